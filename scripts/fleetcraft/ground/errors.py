@@ -1,0 +1,107 @@
+"""The errors that a person has to act on.
+
+Each says what happened, to which file and key, what was given, and what to do, in one paragraph. The class of an
+error is also the class of a failed job: it is written to the job's log and decides what is worth a retry.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Iterable
+
+_NOTHING = object()
+
+
+class FleetcraftError(Exception):
+    """A failure that is explained to the user instead of shown as a traceback.
+
+    Parameters
+    ----------
+    problem : what is wrong, one sentence without a full stop.
+    file, key, value : where it is and what was found there, as far as they are known.
+    remedy : what to do about it, one sentence without a full stop.
+    """
+
+    failure_class = "bug"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: Path | str | None = None,
+        key: str | None = None,
+        value: object = _NOTHING,
+        remedy: str,
+    ):
+        self.problem, self.file, self.key, self.remedy = problem, file, key, remedy
+        place = []
+        if file is not None:
+            place.append(str(file))
+        if key:
+            place.append(f"key {key!r}")
+        found = "" if value is _NOTHING else f" (found {_shorten(value)})"
+        head = f"{', '.join(place)}: " if place else ""
+        super().__init__(f"{head}{problem}{found}. {remedy}.")
+
+
+class BadInput(FleetcraftError):
+    """The experiment, or a file that it names, can't be used as it is."""
+
+    failure_class = "bad input"
+
+
+class BadEnvironment(FleetcraftError):
+    """The software or the machine that runs is not the one that was declared."""
+
+    failure_class = "wrong environment"
+
+
+class MissingWeights(FleetcraftError):
+    """A model directory, or a file that a pipeline needs from it, isn't there."""
+
+    failure_class = "missing weights"
+
+
+class CorruptWeights(FleetcraftError):
+    """A file of a model isn't what its header or its digest says."""
+
+    failure_class = "corrupt weights"
+
+
+class PurgedScratch(FleetcraftError):
+    """Something that a manifest promises has gone from scratch."""
+
+    failure_class = "purged scratch"
+
+
+class Damaged(FleetcraftError):
+    """A file is truncated or its bytes don't have the digest that was recorded for them."""
+
+    failure_class = "damaged file"
+
+
+class BadResult(FleetcraftError):
+    """A stage computed something that can't be a result: not finite, black, of the wrong shape or length."""
+
+    failure_class = "bad result"
+
+
+class NoSpace(FleetcraftError):
+    """A filesystem took no more bytes, or no more files."""
+
+    failure_class = "disk full"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that `name` was probably meant to be; the whole choice where none is near."""
+    known = sorted(known)
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}"
+    return f"Choose from: {', '.join(known)}" if known else "None is defined"
+
+
+def _shorten(value: object, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
