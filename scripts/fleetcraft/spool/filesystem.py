@@ -139,8 +139,18 @@ class Filesystem:
 
     def publish(self, path: Path, temporary: Path, data: bytes) -> None:
         """Make or replace a small file in one step through `temporary`, not synced: for what a reboot may forget."""
-        self._put(temporary, data, os.O_CREAT | os.O_TRUNC, durable=False)
-        self.rename(temporary, path)
+        for last in (False, True):
+            self._put(temporary, data, os.O_CREAT | os.O_TRUNC, durable=False)
+            try:
+                self.rename(temporary, path)
+            except FileNotFoundError:
+                # Carried out and answered so after a retransmission; or somebody tidied the temporary file away.
+                if self.exists(path):
+                    return
+                if last:
+                    raise
+            else:
+                return
 
     def sync_directory(self, path: Path) -> None:
         """Make the entries of a directory durable; one that was removed meanwhile needs it no more."""

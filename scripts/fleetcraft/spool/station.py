@@ -231,7 +231,8 @@ class Station:
             if name is None:
                 quarantine(self.writer, bucket.path / text, text, "this isn't a task's name")
                 continue
-            if name.id in avoid:
+            # A lagging listing still shows what this worker has claimed: the destination's existence would prove nothing.
+            if name.id in avoid or text in self._claims:
                 continue
             destination = self._directory / text
             if not self.writer.move(bucket.path / text, destination):
