@@ -50,6 +50,6 @@ def decide(spec: TaskSpec, history: Sequence[Attempt], ending: Attempt, policy: 
     crashes = sum(is_crash(attempt) for attempt in (*history, ending))
     if is_crash(ending) and crashes >= policy.crashes:
         return Decision(State.FAILED, f"its worker died under it {crashes} times")
-    if ending.number >= policy.attempts:
-        return Decision(State.FAILED, f"{ending.cause}; tried {ending.number} times, the most that is allowed")
+    if len(history) + 1 >= policy.attempts:
+        return Decision(State.FAILED, f"{ending.cause}; tried {len(history) + 1} times, the most that is allowed")
     return Decision(State.PENDING, ending.cause)

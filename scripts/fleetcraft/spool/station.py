@@ -231,7 +231,7 @@ class Station:
             if name is None:
                 quarantine(self.writer, bucket.path / text, text, "this isn't a task's name")
                 continue
-            # A lagging listing still shows what this worker has claimed: the destination's existence would prove nothing.
+            # A lagging listing still shows what this worker has claimed; that the destination exists proves nothing.
             if name.id in avoid or text in self._claims:
                 continue
             destination = self._directory / text
