@@ -37,7 +37,7 @@ class Controllership:
         """A heartbeat: show that this controller lives. SpoolBusy if another took over meanwhile."""
         self._check()
         self._counter += 1
-        self._spool.filesystem.publish(self._path, self._draft, self._content())
+        self._spool.filesystem.publish(self._path, self._draft, self._content(), durable=False)
 
     def release(self) -> None:
         """Let another take control."""

@@ -21,6 +21,11 @@ def is_absence(error: OSError) -> bool:
     return error.errno in _GONE
 
 
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no space or quota left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 class Filesystem:
     """System calls on a shared file system, each announced to `before`."""
 
@@ -137,12 +142,14 @@ class Filesystem:
         """Append to a file that exists, durably; FileNotFoundError where it doesn't."""
         self._put(path, data, os.O_APPEND, durable=True)
 
-    def publish(self, path: Path, temporary: Path, data: bytes) -> None:
-        """Make or replace a small file in one step through `temporary`, not synced: for what a reboot may forget."""
+    def publish(self, path: Path, temporary: Path, data: bytes, *, durable: bool) -> None:
+        """Make or replace a small file in one step through `temporary`; synced if a reboot may not forget it."""
         for last in (False, True):
-            self._put(temporary, data, os.O_CREAT | os.O_TRUNC, durable=False)
+            self._put(temporary, data, os.O_CREAT | os.O_TRUNC, durable=durable)
             try:
                 self.rename(temporary, path)
+                if durable:
+                    self.sync_directory(path.parent)
             except FileNotFoundError:
                 # Carried out and answered so after a retransmission; or somebody tidied the temporary file away.
                 if self.exists(path):

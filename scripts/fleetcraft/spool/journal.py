@@ -14,10 +14,13 @@ from typing import Any
 
 from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.digests import canonical_json
-from fleetcraft.spool.filesystem import Filesystem
+from fleetcraft.spool.filesystem import Filesystem, is_full
 from fleetcraft.spool.layout import Layout, WriterName
 
 Entry = dict[str, Any]
+
+_LONGEST_BACKLOG = 10_000
+"""Entries that are held in memory while a disk is full."""
 
 
 class Journal:
@@ -35,6 +38,7 @@ class Journal:
         self._filesystem, self._clock = filesystem, clock
         self._descriptor: int | None = None
         self._sequence = 0
+        self._waiting: list[bytes] = []
         self._unsynced = False
 
     def write(self, event: str, **fields: Any) -> None:
@@ -50,12 +54,17 @@ class Journal:
             "event": event,
             **fields,
         }
-        self._filesystem.before("write", self._path)
-        self._filesystem.write(self._opened(), b"\n" + canonical_json(entry).encode() + b"\n")
-        self._unsynced = True
+        self._waiting.append(b"\n" + canonical_json(entry).encode() + b"\n")
+        try:
+            self._flush()
+        except OSError as error:
+            # The state of tasks doesn't hang on the journal: it goes on, and `sync` tells of what lasts.
+            if not is_full(error) or len(self._waiting) > _LONGEST_BACKLOG:
+                raise
 
     def sync(self) -> None:
         """Make all entries durable."""
+        self._flush()
         if self._descriptor is not None and self._unsynced:
             self._filesystem.before("fsync", self._path)
             os.fsync(self._descriptor)
@@ -67,6 +76,14 @@ class Journal:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _flush(self) -> None:
+        while self._waiting:
+            descriptor = self._opened()
+            self._filesystem.before("write", self._path)
+            self._filesystem.write(descriptor, self._waiting[0])
+            self._waiting.pop(0)
+            self._unsynced = True
 
     def _opened(self) -> int:
         if self._descriptor is None:

@@ -46,10 +46,14 @@ class Lease:
 
 
 def write_lease(spool: Spool, lease: Lease) -> None:
-    """Make or replace a worker's lease in one step; not synced: a lease that a reboot forgets is worth nothing."""
+    """Make or replace a worker's lease in one step.
+
+    The first one is durable: without any lease, nobody could tell who the worker was whose claims are there.
+    """
     layout, filesystem = spool.layout, spool.filesystem
     temporary = layout.staging / f"lease-{lease.worker}"
-    filesystem.publish(layout.lease(lease.worker), temporary, canonical_json(asdict(lease)).encode())
+    content = canonical_json(asdict(lease)).encode()
+    filesystem.publish(layout.lease(lease.worker), temporary, content, durable=lease.counter == 1)
 
 
 def read_lease(spool: Spool, worker: str) -> Lease | None:

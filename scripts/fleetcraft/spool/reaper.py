@@ -63,6 +63,10 @@ class Reaper:
             lease = read_lease(self._spool, worker)
             if not self._watch.observe(worker, lease.counter if lease else None, now_s):
                 continue
+            if lease is None and filesystem.remove_directory(layout.claims_of(worker)):
+                # It died before its first lease, which comes before any claim.
+                report.workers[worker] = "never began"
+                continue
             liveness: Liveness = self._oracle(worker, lease)
             if liveness.verdict is not Verdict.GONE:
                 report.waiting[worker] = liveness.verdict.value

@@ -73,9 +73,7 @@ class Station:
         self._listed_s: float | None = None
         self._listing_age_s = listing_age_s
         self._random = chance or random.Random()
-        self._lease = replace(
-            lease or Lease(self.name, 0, writer.host, writer.boot), worker=self.name, host=writer.host, boot=writer.boot
-        )
+        self._lease = lease or Lease(self.name, 0, writer.host, writer.boot)
         self.spool.filesystem.make_directory(self._directory)
         self.beat(self._lease)
         writer.note("worker started", capacity=self._lease.capacity, identity=self._lease.identity)
@@ -94,8 +92,14 @@ class Station:
         Reaped : this worker was declared gone.
         """
         self._check_not_reaped()
-        lease = lease or self._lease
-        self._lease = replace(lease, counter=self._lease.counter + 1, wall_s=round(self.spool.clock.wall(), 3))
+        self._lease = replace(
+            lease or self._lease,
+            worker=self.name,
+            counter=self._lease.counter + 1,
+            host=self.writer.host,
+            boot=self.writer.boot,
+            wall_s=round(self.spool.clock.wall(), 3),
+        )
         write_lease(self.spool, self._lease)
 
     def claim(
@@ -147,17 +151,24 @@ class Station:
                 strays.append(claim)
         return strays
 
-    def end(self, endings: Iterable[tuple[Claim, Attempt]]) -> list[Settled]:
-        """End attempts, durably. Where a task had been taken away, the end is journalled as refused and left out."""
+    def end(self, endings: Iterable[tuple[Claim, Attempt]], *, sync: bool = True) -> list[Settled]:
+        """End attempts, durably; without `sync` as soon as the caller has synced the writer.
+
+        Where a task had been taken away, the end is journalled as refused and left out of the answer. When it is cut off
+        by an error (a full disk), it can be called again with the same endings.
+        """
         settled = []
         for claim, ending in endings:
+            if claim.path.name not in self._claims:
+                continue
             result = settle_claim(self.writer, claim.path, claim.name, ending, record=claim.record)
             self._claims.pop(claim.path.name, None)
             if result is not None:
                 settled.append(result)
             if claim.name.id in self._orders:
                 control.drop_order(self.spool, self.name, claim.name.id)
-        self.writer.sync()
+        if sync:
+            self.writer.sync()
         return settled
 
     def give_back(self, claims: Iterable[Claim], cause: str) -> None:

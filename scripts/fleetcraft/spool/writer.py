@@ -17,6 +17,7 @@ from fleetcraft.spool.task import State
 
 _RETURN_BUCKETS = 16
 _ROUNDS = 8
+_JOURNAL_SYNC_S = 1.0
 
 
 class Writer:
@@ -39,6 +40,7 @@ class Writer:
         self.name = str(self.identity)
         self.journal = Journal(spool.layout, self.identity, self.host, self.boot, spool.filesystem, spool.clock)
         self._unsynced: set[Path] = set()
+        self._journal_synced_s = spool.clock.monotonic()
         self._finished: dict[State, int] = {}
 
     def move(self, source: Path, destination: Path) -> bool:
@@ -96,11 +98,17 @@ class Writer:
         self._unsynced.add(directory)
 
     def sync(self) -> None:
-        """Make all moves and entries so far durable: nothing may rely on them before."""
-        for directory in self._unsynced:
+        """Make all moves so far durable: nothing may rely on them before.
+
+        The journal, on which nothing relies, is synced once a second at most, and when the writer closes.
+        """
+        for directory in list(self._unsynced):
             self.spool.filesystem.sync_directory(directory)
-        self._unsynced.clear()
-        self.journal.sync()
+            self._unsynced.discard(directory)
+        now_s = self.spool.clock.monotonic()
+        if not 0 <= now_s - self._journal_synced_s < _JOURNAL_SYNC_S:
+            self.journal.sync()
+            self._journal_synced_s = now_s
 
     def close(self) -> None:
         """Sync, close the journal and remove the staging directory if it is empty."""

@@ -1,0 +1,564 @@
+"""The agent of one node: claims what fits, runs it, ends it, keeps the lease, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fleetcraft.ground.errors import NoSpace
+from fleetcraft.ground.machine import boot_id, host_name, own_start, process_start
+from fleetcraft.ground.processes import adopt_orphans, children
+from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
+from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
+from fleetcraft.worker.health import NodeHealth, observe_node
+from fleetcraft.worker.inventory import Inventory
+from fleetcraft.worker.launcher import UNKILLABLE_S, LauncherClient, Starter, start_command
+from fleetcraft.worker.outputs import sync_outputs
+from fleetcraft.worker.packing import Books, Share, why_not_in_time
+
+_SHORTEST_PAUSE_S = 0.02
+_LAUNCHER_RESTARTS = 5
+_GPU_IDLE_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a worker behaves. Times in seconds.
+
+    Parameters
+    ----------
+    lane : serves tasks of this lane besides those that ask for none.
+    idle_timeout_s : leaves after so long without work that it could do; None to stay.
+    walltime_s : how long it may live, as its allocation says; None without a limit.
+    walltime_margin_s : how long before its walltime it ends what still runs and gives it back.
+    poll_s : longest pause between looks for work; short ones come first, so that a worker that has just become idle is
+        quick, and one that has been idle for long is quiet.
+    heartbeat_s : between heartbeats.
+    control_s : between looks for orders.
+    grace_s : between TERM and KILL.
+    failing_tasks : how many different tasks must fail here in a row for the node to be drained; 0 for never.
+    avoid_s : how long a task that failed here is left to other nodes.
+    patience_s : how long a file system in trouble (a full disk, a server that restarts) is waited for.
+    identity : what whoever started the worker wants to find in its lease.
+    """
+
+    lane: str | None = None
+    idle_timeout_s: float | None = None
+    walltime_s: float | None = None
+    walltime_margin_s: float = 30.0
+    poll_s: float = 2.0
+    heartbeat_s: float = 10.0
+    control_s: float = 2.0
+    grace_s: float = 10.0
+    failing_tasks: int = 3
+    avoid_s: float = 30.0
+    patience_s: float = 600.0
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Running:
+    """An attempt in progress."""
+
+    claim: Claim
+    share: Share
+    launcher: str
+    started_s: float
+    node_file: Path
+    stop_cause: str | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
+
+
+class Agent:
+    """A worker. Make it early in a process without threads, and `run` it once.
+
+    Parameters
+    ----------
+    starters : how kinds of tasks are started, by `TaskSpec.launcher`, each in a launcher process of its own, made when
+        it is first needed; "command" is always there.
+    prepare : run in the launcher of a kind before it serves.
+    host : only tests give another one than this machine's.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        inventory: Inventory,
+        settings: Settings | None = None,
+        *,
+        starters: Mapping[str, Starter] | None = None,
+        prepare: Mapping[str, Callable[[], None]] | None = None,
+        host: str | None = None,
+    ):
+        self._spool, self._clock = spool, spool.clock
+        self._settings = settings or Settings()
+        self._starters = {"command": start_command, **(starters or {})}
+        self._prepare = prepare or {}
+        self._host = host or host_name()
+        self._books = Books(inventory, self._settings.lane)
+        self._health = NodeHealth(self._settings.failing_tasks)
+        self._launchers: dict[str, LauncherClient] = {}
+        self._launcher_deaths = 0
+        self._running: dict[str, _Running] = {}
+        self._waiting: Claim | None = None
+        self._to_start: deque[Claim] = deque()
+        self._endings: list[tuple[Claim, Attempt]] = []
+        self._events: deque[dict[str, Any]] = deque()
+        self._trouble_s: float | None = None
+        self._avoid: dict[str, float] = {}
+        self._stop_cause: str | None = None
+        self._drain_cause: str | None = None
+        self._signals: deque[int] = deque()
+        self._started_s = self._clock.monotonic()
+        self._worked_s = self._started_s
+        self._next_claim_s = self._next_beat_s = self._next_control_s = self._started_s
+        self._pause_s = _SHORTEST_PAUSE_S
+        self._directory: Path | None = None
+
+    def run(self) -> str:
+        """Serve until told to leave, idle for too long, or near the walltime; why it left.
+
+        On return every child is reaped, every claim settled or given back.
+
+        Raises
+        ------
+        Reaped : the worker had been declared gone; what it ran is ended.
+        """
+        adopt_orphans()
+        self._launcher("command")
+        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda received, frame: self._signals.append(received))
+        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-"))
+        try:
+            with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
+                self._station = Station(writer, self._lease("serving"))
+                try:
+                    return self._serve()
+                finally:
+                    self._end_everything()
+        finally:
+            shutil.rmtree(self._directory)
+
+    def _serve(self) -> str:
+        while True:
+            try:
+                reason = self._step()
+                if reason is not None:
+                    return reason
+                self._trouble_s = None
+            except (OSError, NoSpace) as error:
+                # A full disk, a file server that restarts: nothing is given up at once, and nothing forgotten.
+                now_s = self._clock.monotonic()
+                self._trouble_s = self._trouble_s if self._trouble_s is not None else now_s
+                if now_s - self._trouble_s > self._settings.patience_s:
+                    raise
+                print(f"fleetcraft worker: {error}; trying again", file=sys.stderr, flush=True)
+                self._clock.sleep(1.0)
+                self._next_control_s = now_s
+
+    def _step(self) -> str | None:
+        """One round; why to leave, or None to go on. An error leaves everything as it was for the next one."""
+        self._handle_events()
+        self._handle_signals()
+        self._handle_walltime()
+        self._settle()
+        self._beat()
+        self._handle_control()
+        self._start_what_may()
+        if self._may_claim():
+            self._claim()
+            self._start_what_may()
+        reason = self._reason_to_leave()
+        if reason is not None:
+            self._station.leave()
+            return reason
+        self._station.writer.sync()
+        self._wait()
+        return None
+
+    def _claim(self) -> None:
+        """Look for work; the pause until the next look grows while there is none."""
+        now_s = self._clock.monotonic()
+        self._avoid = {task: until_s for task, until_s in self._avoid.items() if until_s > now_s}
+        claims = self._station.claim(self._fits, self._book, self._books.inventory.threads, frozenset(self._avoid))
+        if claims:
+            self._to_start.extend(claims)
+            self._worked_s, self._pause_s = now_s, _SHORTEST_PAUSE_S
+        else:
+            self._pause_s = min(2 * self._pause_s, self._settings.poll_s)
+        self._next_claim_s = now_s + self._pause_s
+
+    def _fits(self, request: Request) -> bool:
+        left_s = self._left_s()
+        margin_s = self._settings.walltime_margin_s
+        in_time = why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
+        return in_time and self._books.fits(request)
+
+    def _book(self, claim: Claim) -> None:
+        self._books.book(attempt_key(claim), claim.request)
+
+    def _may_claim(self) -> bool:
+        idle = self._drain_cause is None and self._stop_cause is None and not self._endings and not self._to_start
+        return idle and self._books.exclusive is None and self._clock.monotonic() >= self._next_claim_s
+
+    def _start_what_may(self) -> None:
+        while self._to_start:
+            claim = self._to_start.popleft()
+            if claim.request.access == "exclusive":
+                self._waiting = claim
+                key = attempt_key(claim)
+                if neighbours := self._books.neighbours(key):
+                    self._station.writer.note("waits alone", task=claim.name.id, neighbours=neighbours)
+            else:
+                self._start(claim, {})
+        if self._waiting is not None and not self._running and not self._endings:
+            claim, self._waiting = self._waiting, None
+            self._start_alone(claim)
+
+    def _start_alone(self, claim: Claim) -> None:
+        """Start an exclusive task once its devices are idle; a node whose devices are not is drained."""
+        share = self._books.share(attempt_key(claim))
+        deadline_s = self._clock.monotonic() + _GPU_IDLE_PATIENCE_S
+        observed = observe_node(share.gpus)
+        while observed["gpu_processes"] and self._clock.monotonic() < deadline_s:
+            self._clock.sleep(1.0)
+            self._beat()
+            observed = observe_node(share.gpus)
+        if observed["gpu_processes"]:
+            self._drain(f"its GPUs are used by others: {observed['gpu_processes']}")
+            self._end(claim, Outcome.RETURNED, "the node's GPUs were not idle")
+            return
+        self._start(claim, {"before": observed, "neighbours_at_start": sorted(self._running)})
+
+    def _start(self, claim: Claim, observed: dict[str, Any]) -> None:
+        assert self._directory is not None
+        key, spec = attempt_key(claim), claim.record.spec
+        share = self._books.share(key)
+        if spec.launcher not in self._starters:
+            self._end(claim, Outcome.FAILED, f"this worker has no launcher {spec.launcher!r}")
+            return
+        node_file = self._directory / f"{key}.json"
+        write_node_file(node_file, claim, share, self._host, observed)
+        launcher = self._launcher(spec.launcher)
+        self._station.writer.note(
+            "started",
+            task=claim.name.id,
+            attempt=claim.name.attempt,
+            group=spec.group,
+            access=claim.request.access,
+            slot=slot_name(self._host, share),
+            threads=claim.request.threads,
+        )
+        run = _Running(claim, share, spec.launcher, self._clock.monotonic(), node_file, observed=observed)
+        self._running[key] = run
+        launcher.start(
+            key,
+            command=list(spec.command),
+            directory=spec.directory,
+            environment=task_environment(claim, share, self._host, self._station.name, node_file),
+            log=self._spool.layout.log(claim.name),
+            limit_s=claim.request.runtime_s,
+            grace_s=self._settings.grace_s,
+        )
+
+    def _wait(self) -> None:
+        """Until something happens or is due."""
+        now_s = self._clock.monotonic()
+        due_s = [self._next_beat_s, self._next_control_s]
+        if self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None:
+            due_s.append(self._next_claim_s)
+        if self._endings or self._to_start:
+            due_s.append(now_s)
+        if self._settings.idle_timeout_s is not None and not self._running:
+            due_s.append(self._worked_s + self._settings.idle_timeout_s)
+        left_s = self._left_s()
+        if left_s is not None:
+            due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
+        if self._signals:
+            due_s.append(now_s)
+        watched: list[Any] = [self._wakeup, *self._launchers.values()]
+        ready: list[Any] = select.select(watched, [], [], max(0.0, min(due_s) - now_s))[0]
+        if self._wakeup in ready:
+            os.read(self._wakeup, 4096)
+        for kind, launcher in list(self._launchers.items()):
+            if launcher in ready:
+                events = launcher.events()
+                if events is None:
+                    self._events.append({"died": kind})
+                self._events.extend(events or [])
+
+    def _handle_events(self) -> None:
+        while self._events:
+            self._handle_event(self._events[0])
+            self._events.popleft()
+
+    def _handle_event(self, event: dict[str, Any]) -> None:
+        if "died" in event:
+            self._launcher_died(event["died"])
+            return
+        key = event.get("ended") or event["refused"]
+        run = self._running[key]
+        if "refused" in event:
+            self._finish_run(key, Outcome.FAILED, event["problem"], None, {})
+            return
+        if event["unkillable"]:
+            self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
+        outcome, cause = self._judge(run, event)
+        measured: dict[str, Any] = {
+            name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
+        }
+        self._finish_run(key, outcome, cause, event["exit_code"], measured)
+
+    def _judge(self, run: _Running, event: dict[str, Any]) -> tuple[Outcome, str]:
+        """How an attempt ended, and by whose doing."""
+        code, spec = event["exit_code"], run.claim.record.spec
+        stop_cause = run.stop_cause or (
+            self._stop_signal_pending() if code in (-signal.SIGTERM, -signal.SIGINT) else None
+        )
+        if stop_cause == "cancelled":
+            return Outcome.CANCELLED, "cancelled"
+        if code == 0 and not event["timed_out"]:
+            missing = sync_outputs(spec.outputs, spec.directory)
+            return (Outcome.SUCCEEDED, "succeeded") if missing is None else (Outcome.FAILED, missing)
+        if stop_cause is not None:
+            return Outcome.INTERRUPTED, stop_cause
+        if event["timed_out"]:
+            return Outcome.FAILED, f"it ran longer than its runtime of {run.claim.request.runtime_s} s"
+        if code is None:
+            return Outcome.FAILED, "it could not be killed"
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = "; out of memory is the usual reason" if name == "SIGKILL" else ""
+            return Outcome.FAILED, f"it was killed by {name}{hint}"
+        return Outcome.FAILED, f"exit code {code}"
+
+    def _stop_signal_pending(self) -> str | None:
+        """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
+        return "worker stopped" if self._stop_cause or any(s != signal.SIGUSR1 for s in self._signals) else None
+
+    def _finish_run(
+        self, key: str, outcome: Outcome, cause: str, exit_code: int | None, measured: dict[str, Any]
+    ) -> None:
+        run = self._running[key]
+        observed = run.observed
+        if run.claim.request.access == "exclusive":
+            observed = {**observed, "after": observe_node(run.share.gpus)}
+        now_s = self._clock.monotonic()
+        ending = replace(
+            self._station.attempt(run.claim, outcome, cause),
+            exit_code=exit_code,
+            started_s=round(self._clock.wall() - (now_s - run.started_s), 3),
+            ended_s=round(self._clock.wall(), 3),
+            log=str(self._spool.layout.log(run.claim.name).relative_to(self._spool.root)),
+            measured=measured,
+            observed=observed,
+        )
+        self._station.writer.note(
+            "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
+        )
+        run.node_file.unlink(missing_ok=True)
+        del self._running[key]
+        self._books.release(key)
+        self._endings.append((run.claim, ending))
+        self._judge_node(run.claim.name.id, outcome, cause)
+
+    def _judge_node(self, task_id: str, outcome: Outcome, cause: str) -> None:
+        if outcome is Outcome.SUCCEEDED:
+            self._health.succeeded()
+        elif outcome is Outcome.FAILED:
+            self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
+            reason = self._health.failed(task_id, cause)
+            if reason is not None:
+                self._drain(reason)
+
+    def _end(self, claim: Claim, outcome: Outcome, cause: str) -> None:
+        """End a claim that was booked and isn't running."""
+        self._books.release(attempt_key(claim))
+        self._endings.append((claim, self._station.attempt(claim, outcome, cause)))
+
+    def _settle(self) -> None:
+        """Write down what ended."""
+        if not self._endings:
+            return
+        self._station.end(self._endings, sync=False)
+        self._endings = []
+        now_s = self._clock.monotonic()
+        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
+
+    def _handle_signals(self) -> None:
+        while self._signals:
+            number = self._signals.popleft()
+            if number == signal.SIGUSR1:
+                self._drain_cause = self._drain_cause or "asked by signal"
+            else:
+                self._stop("worker stopped")
+
+    def _handle_control(self) -> None:
+        now_s = self._clock.monotonic()
+        if now_s < self._next_control_s:
+            return
+        self._next_control_s = now_s + self._settings.control_s
+        self._drain_cause = self._drain_cause or self._station.drain_reason()
+        self._reconcile()
+        for task_id in self._station.orders_to_cancel():
+            for run in self._running.values():
+                if run.claim.name.id == task_id:
+                    run.stop_cause = "cancelled"
+                    self._launchers[run.launcher].stop(attempt_key(run.claim))
+            if self._waiting is not None and self._waiting.name.id == task_id:
+                self._end(self._waiting, Outcome.CANCELLED, "cancelled")
+                self._waiting = None
+
+    def _reconcile(self) -> None:
+        """Find claims that this worker has without going on with them: the file system denied them, or an error came.
+
+        Where there is no room for one by now, it goes back.
+        """
+        self._station.adopt_strays()
+        known = {*self._running, *map(attempt_key, self._to_start), *(attempt_key(claim) for claim, _ in self._endings)}
+        if self._waiting is not None:
+            known.add(attempt_key(self._waiting))
+        for claim in self._station.claims:
+            key = attempt_key(claim)
+            if key in known:
+                continue
+            serving = self._stop_cause is None and self._drain_cause is None
+            if not self._books.has(key) and serving and self._fits(claim.request):
+                self._book(claim)
+            if self._books.has(key):
+                self._to_start.append(claim)
+            else:
+                self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, "no room")))
+
+    def _handle_walltime(self) -> None:
+        left_s = self._left_s()
+        if left_s is not None and left_s <= self._settings.walltime_margin_s:
+            self._stop("walltime")
+
+    def _stop(self, cause: str) -> None:
+        """End what runs and leave; nothing of it counts against the tasks."""
+        if self._stop_cause is not None:
+            return
+        self._stop_cause = cause
+        for key, run in self._running.items():
+            run.stop_cause = run.stop_cause or cause
+            self._launchers[run.launcher].stop(key)
+        if self._waiting is not None:
+            self._end(self._waiting, Outcome.RETURNED, cause)
+            self._waiting = None
+
+    def _drain(self, reason: str) -> None:
+        """Take this node out of service: this worker, and those that would start here."""
+        if self._drain_cause is None:
+            self._drain_cause = reason
+            drain(self._spool, self._host, reason)
+            self._station.writer.note("drained", reason=reason)
+
+    def _reason_to_leave(self) -> str | None:
+        if self._running or self._endings or self._to_start or self._waiting is not None:
+            return None
+        if self._stop_cause is not None:
+            return self._stop_cause
+        if self._drain_cause is not None:
+            return self._drain_cause
+        idle_s = self._clock.monotonic() - self._worked_s
+        if self._settings.idle_timeout_s is not None and idle_s >= self._settings.idle_timeout_s:
+            return f"idle for {idle_s:.0f} s"
+        return None
+
+    def _beat(self) -> None:
+        now_s = self._clock.monotonic()
+        if now_s >= self._next_beat_s:
+            leaving = self._stop_cause is not None
+            state: Literal["serving", "draining", "leaving"] = (
+                "leaving" if leaving else "draining" if self._drain_cause is not None else "serving"
+            )
+            self._station.beat(self._lease(state))
+            self._next_beat_s = now_s + self._settings.heartbeat_s
+
+    def _lease(self, state: Literal["serving", "draining", "leaving"]) -> Lease:
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        processes = [(os.getpid(), own_start())]
+        for launcher in self._launchers.values():
+            start = process_start(launcher.pid)
+            if start is not None:
+                processes.append((launcher.pid, start))
+        running = [
+            {
+                "id": run.claim.name.id,
+                "attempt": run.claim.name.attempt,
+                "group": run.claim.record.spec.group,
+                "slot": slot_name(self._host, run.share),
+                "since_s": round(wall_s - (now_s - run.started_s), 3),
+            }
+            for run in self._running.values()
+        ]
+        if self._waiting is not None:
+            running.append({"id": self._waiting.name.id, "attempt": self._waiting.name.attempt, "waits": True})
+        left_s = self._left_s()
+        return Lease(
+            worker="",
+            counter=0,
+            host=self._host,
+            boot=boot_id(),
+            processes=tuple(processes),
+            state=state,
+            reason=self._stop_cause or self._drain_cause or "",
+            capacity={**self._books.inventory.as_capacity(), "lane": self._settings.lane},
+            free=self._books.free(),
+            running=tuple(running),
+            identity=dict(self._settings.identity),
+            walltime_left_s=None if left_s is None else round(left_s - self._settings.walltime_margin_s, 1),
+        )
+
+    def _left_s(self) -> float | None:
+        if self._settings.walltime_s is None:
+            return None
+        return self._started_s + self._settings.walltime_s - self._clock.monotonic()
+
+    def _launcher(self, kind: str) -> LauncherClient:
+        if kind not in self._launchers:
+            self._launchers[kind] = LauncherClient(self._starters[kind], self._clock, self._prepare.get(kind))
+        return self._launchers[kind]
+
+    def _launcher_died(self, kind: str) -> None:
+        """Its tasks have fallen to this process: end them, and start a new one when it is needed."""
+        if kind in self._launchers:
+            self._launchers.pop(kind).close()
+        self._end_adopted()
+        for key in [key for key, run in self._running.items() if run.launcher == kind]:
+            self._finish_run(key, Outcome.LOST, CRASHED, None, {})
+        self._launcher_deaths += 1
+        if self._launcher_deaths > _LAUNCHER_RESTARTS:
+            self._drain(f"its launcher died {self._launcher_deaths} times")
+
+    def _end_adopted(self) -> None:
+        """Kill every child that isn't a launcher, until there is none."""
+        keep = {launcher.pid for launcher in self._launchers.values()}
+        deadline_s = self._clock.monotonic() + UNKILLABLE_S
+        while self._clock.monotonic() < deadline_s:
+            left = [pid for pid in children() if pid not in keep and os.waitpid(pid, os.WNOHANG)[0] == 0]
+            if not left:
+                return
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            self._clock.sleep(0.01)
+        self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
+
+    def _end_everything(self) -> None:
+        """On the way out, whatever the reason: no child survives this process."""
+        for launcher in self._launchers.values():
+            launcher.close()
+        self._launchers.clear()
+        self._end_adopted()
