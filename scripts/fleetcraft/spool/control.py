@@ -14,7 +14,7 @@ from fleetcraft.ground.files import explained_os_errors
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.settle import settle_claim
 from fleetcraft.spool.spool import Spool
-from fleetcraft.spool.survey import survey
+from fleetcraft.spool.survey import is_known, survey
 from fleetcraft.spool.task import FINAL_STATES, Attempt, Outcome, State
 from fleetcraft.spool.writer import Writer
 
@@ -31,12 +31,14 @@ class Cancelled:
     cancelled : those that waited; they are failed now.
     asked : those that run; their workers end them.
     finished : those that had ended already.
+    unsettled : those that the spool has and that could not be found: listings lag. Cancel them again.
     unknown : ids that the spool doesn't have.
     """
 
     cancelled: tuple[str, ...]
     asked: tuple[str, ...]
     finished: tuple[str, ...]
+    unsettled: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
@@ -69,11 +71,14 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
             writer.sync()
             if not changed:
                 break
+    left = wanted - cancelled - finished - set(asked)
+    unsettled = {task_id for task_id in left if is_known(spool, task_id)}
     return Cancelled(
         cancelled=tuple(sorted(cancelled)),
         asked=tuple(sorted(set(asked) - cancelled)),
         finished=tuple(sorted(finished - set(asked))),
-        unknown=tuple(sorted(wanted - cancelled - finished - set(asked))),
+        unsettled=tuple(sorted(unsettled)),
+        unknown=tuple(sorted(left - unsettled)),
     )
 
 

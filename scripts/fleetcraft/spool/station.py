@@ -154,8 +154,8 @@ class Station:
     def end(self, endings: Iterable[tuple[Claim, Attempt]], *, sync: bool = True) -> list[Settled]:
         """End attempts, durably; without `sync` as soon as the caller has synced the writer.
 
-        Where a task had been taken away, the end is journalled as refused and left out of the answer. When it is cut off
-        by an error (a full disk), it can be called again with the same endings.
+        Where a task had been taken away, the end is journalled as refused and left out of the answer. When it is cut
+        off by an error (a full disk), it can be called again with the same endings.
         """
         settled = []
         for claim, ending in endings:

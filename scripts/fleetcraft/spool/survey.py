@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.task import FINAL_STATES, State, TaskRecord, parse_record
 
 _ROUNDS = 5
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +24,24 @@ class Place:
     owner: str | None = None
 
 
-def survey(spool: Spool, ids: Container[str] | None = None) -> dict[str, Place]:
+def survey(spool: Spool, ids: Collection[str] | None = None) -> dict[str, Place]:
     """Where tasks are, by id: all of them, or those among `ids`.
 
-    Reads directories, not files. A task that moves meanwhile is reported where it was seen furthest; one that moves
-    past the walk is looked for again a bounded number of times, and can be missing from the answer after that.
+    Reads directories, not files. A task that moves meanwhile is reported where it was seen furthest. One that the index
+    knows and the walk did not meet, because it moved past it or listings lag, is looked for again a bounded number of
+    times, with growing pauses; it can be missing from the answer after that.
     """
     found: dict[str, Place] = {}
-    for _ in range(_ROUNDS):
+    for round_number in range(_ROUNDS):
         for place in walk(spool):
             if ids is not None and place.name.id not in ids:
                 continue
             known = found.get(place.name.id)
             if known is None or _progress(place) >= _progress(known):
                 found[place.name.id] = place
-        if not _missing(spool, found, ids):
+        if not _is_missing_any(spool, found, ids):
             break
+        spool.clock.sleep(_PAUSE_S * 2**round_number)
     return found
 
 
@@ -81,9 +84,16 @@ def known_ids(spool: Spool) -> set[str]:
     return {task for shard in filesystem.list(layout.tasks) for task in filesystem.list(layout.tasks / shard)}
 
 
-def _missing(spool: Spool, found: dict[str, Place], ids: Container[str] | None) -> bool:
-    """Whether the index knows a task that the walk did not meet."""
-    return any(task_id not in found for task_id in known_ids(spool) if ids is None or task_id in ids)
+def is_known(spool: Spool, task_id: str) -> bool:
+    """Whether a task was ever enqueued."""
+    return spool.filesystem.exists(spool.layout.index(task_id))
+
+
+def _is_missing_any(spool: Spool, found: dict[str, Place], ids: Collection[str] | None) -> bool:
+    """Whether the index knows a task that the walks did not meet."""
+    if ids is None:
+        return any(task_id not in found for task_id in known_ids(spool))
+    return any(task_id not in found and is_known(spool, task_id) for task_id in ids)
 
 
 def _progress(place: Place) -> tuple[int, int]:
