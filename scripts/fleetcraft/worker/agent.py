@@ -200,10 +200,12 @@ class Agent:
         self._next_claim_s = now_s + self._pause_s
 
     def _fits(self, request: Request) -> bool:
+        return self._is_in_time(request) and self._books.fits(request)
+
+    def _is_in_time(self, request: Request) -> bool:
         left_s = self._left_s()
         margin_s = self._settings.walltime_margin_s
-        in_time = why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
-        return in_time and self._books.fits(request)
+        return why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
 
     def _book(self, claim: Claim) -> None:
         self._books.book(attempt_key(claim), claim.request)
@@ -227,7 +229,13 @@ class Agent:
             self._start_alone(claim)
 
     def _start_alone(self, claim: Claim) -> None:
-        """Start an exclusive task once its devices are idle; a node whose devices are not is drained."""
+        """Start an exclusive task once its devices are idle; a node whose devices are not is drained.
+
+        It has waited for its neighbours, so there may be too little time left for it by now.
+        """
+        if not self._is_in_time(claim.request):
+            self._end(claim, Outcome.RETURNED, "too little time left when its neighbours had finished")
+            return
         share = self._books.share(attempt_key(claim))
         deadline_s = self._clock.monotonic() + _GPU_IDLE_PATIENCE_S
         observed = observe_node(share.gpus)
