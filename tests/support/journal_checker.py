@@ -1,9 +1,11 @@
 """Proves from the journal alone what ran when, and that exclusive attempts were alone on their nodes.
 
 Independent of the library: it reads JSON lines. Within one boot of one host all processes share a monotonic clock, so
-times there are comparable. A worker writes "started" before it starts an attempt and "ended" after all processes of it
-are gone; an attempt whose worker was killed ends at the latest when the worker's claims were taken back, which the
-reaper writes after its processes are gone. So every interval here contains the true one: finding no overlap is a proof.
+times there are comparable. A worker writes "started" before it starts an attempt, "ended" after all its processes are
+gone. An attempt whose worker was killed has no "ended": it has ended when the worker's claims were taken back, which
+the reaper writes after its processes are gone; or when another worker of the host wrote "node alone" (for an exclusive
+attempt also "node entered"), because the kernel gives that lock only when no process holds the one before. So every
+interval here contains the true one, and finding no overlap is a proof.
 """
 
 from __future__ import annotations
@@ -59,12 +61,23 @@ def intervals(root: Path) -> list[Interval]:
     """Every attempt that was started, in order."""
     journal = entries(root)
     ended = {(e["writer"], e["task"], e["attempt"]): e["monotonic_s"] for e in journal if e["event"] == "ended"}
+    alone = [e for e in journal if e["event"] == "node alone"]
+    entered = [e for e in journal if e["event"] in ("node entered", "node alone")]
     taken_back = {(e["worker"], e["boot"]): e["monotonic_s"] for e in journal if e["event"] == "worker gone"}
     found = []
     for e in journal:
         if e["event"] != "started":
             continue
-        end_s = ended.get((e["writer"], e["task"], e["attempt"]), taken_back.get((e["writer"], e["boot"]), math.inf))
+        end_s = ended.get((e["writer"], e["task"], e["attempt"]))
+        if end_s is None:
+            successors = [
+                other["monotonic_s"]
+                for other in (entered if e["access"] == "exclusive" else alone)
+                if (other["host"], other["boot"]) == (e["host"], e["boot"])
+                and other["writer"] != e["writer"]
+                and other["monotonic_s"] > e["monotonic_s"]
+            ]
+            end_s = min([taken_back.get((e["writer"], e["boot"]), math.inf), *successors])
         found.append(
             Interval(
                 e["task"], e["attempt"], e["writer"], e["host"], e["boot"], e["monotonic_s"], end_s,
@@ -72,6 +85,22 @@ def intervals(root: Path) -> list[Interval]:
             )
         )  # fmt: skip
     return sorted(found, key=lambda interval: interval.start_s)
+
+
+def check_single(root: Path) -> list[str]:
+    """Attempts of one task that ran at the same time, and attempts that started after the task was done."""
+    runs = intervals(root)
+    done = {
+        (e["task"], e["boot"]): e["monotonic_s"] for e in entries(root) if e["event"] == "settled" and e["to"] == "done"
+    }
+    problems = []
+    for index, a in enumerate(runs):
+        if a.start_s > done.get((a.task, a.boot), math.inf):
+            problems.append(f"{a.task}-a{a.attempt} started after the task was done")
+        for b in runs[index + 1 :]:
+            if b.task == a.task and b.boot == a.boot and b.start_s < a.end_s:
+                problems.append(f"{a.task} ran twice at a time: attempts {a.attempt} and {b.attempt}")
+    return problems
 
 
 def check_exclusive(root: Path) -> Proof:

@@ -249,7 +249,7 @@ def test_before_its_walltime_a_worker_gives_back_what_runs_and_claims_nothing_it
 def test_an_exclusive_task_that_waited_too_long_for_its_neighbours_goes_back_uncounted(
     root: Path, tmp_path: Path
 ) -> None:
-    enqueue(root, shell("neighbour", "sleep 1", tmp_path, priority=900))
+    enqueue(root, shell("neighbour", "sleep 1", tmp_path, priority=900, request=Request(runtime_s=2)))
     enqueue(root, shell("timed", "sleep 0.1", tmp_path, request=Request(runtime_s=2, access="exclusive")))
     run_to_end(root, replace(QUICK, idle_timeout_s=None, walltime_s=3.2, walltime_margin_s=0.8))
     place = survey(Spool.open(root))["timed"]

@@ -22,10 +22,12 @@ from fleetcraft.worker.context import attempt_key, slot_name, task_environment, 
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.launcher import UNKILLABLE_S, LauncherClient, Starter, start_command
+from fleetcraft.worker.node_lock import NodeLock
 from fleetcraft.worker.outputs import sync_outputs
 from fleetcraft.worker.packing import Books, Share, why_not_in_time
 
 _SHORTEST_PAUSE_S = 0.02
+_NODE_POLL_S = 0.05
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
 
@@ -118,6 +120,7 @@ class Agent:
         self._stop_cause: str | None = None
         self._drain_cause: str | None = None
         self._signals: deque[int] = deque()
+        self._has_entered = False
         self._started_s = self._clock.monotonic()
         self._worked_s = self._started_s
         self._next_claim_s = self._next_beat_s = self._next_control_s = self._started_s
@@ -134,6 +137,7 @@ class Agent:
         Reaped : the worker had been declared gone; what it ran is ended.
         """
         adopt_orphans()
+        self._node = NodeLock((str(self._spool.root), self._host, boot_id()))
         self._launcher("command")
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -148,6 +152,7 @@ class Agent:
                 finally:
                     self._end_everything()
         finally:
+            self._node.close()
             shutil.rmtree(self._directory)
 
     def _serve(self) -> str:
@@ -211,8 +216,16 @@ class Agent:
         self._books.book(attempt_key(claim), claim.request)
 
     def _may_claim(self) -> bool:
-        idle = self._drain_cause is None and self._stop_cause is None and not self._endings and not self._to_start
-        return idle and self._books.exclusive is None and self._clock.monotonic() >= self._next_claim_s
+        due = self._clock.monotonic() >= self._next_claim_s and not self._endings and not self._to_start
+        serving = self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None
+        if not due or not serving:
+            return False
+        held = self._node.holds
+        if not self._node.enter():
+            self._next_claim_s = self._clock.monotonic() + _NODE_POLL_S
+            return False
+        self._has_entered = self._has_entered or held != self._node.holds
+        return True
 
     def _start_what_may(self) -> None:
         while self._to_start:
@@ -224,9 +237,16 @@ class Agent:
                     self._station.writer.note("waits alone", task=claim.name.id, neighbours=neighbours)
             else:
                 self._start(claim, {})
-        if self._waiting is not None and not self._running and not self._endings:
-            claim, self._waiting = self._waiting, None
-            self._start_alone(claim)
+        if self._waiting is not None:
+            self._node.ask_alone()
+            if not self._running and not self._endings and self._node.be_alone():
+                claim, self._waiting = self._waiting, None
+                self._station.writer.note("node alone")
+                self._start_alone(claim)
+        if not self._running and not self._to_start and self._node.holds != "nothing":
+            self._node.leave()
+        if self._books.exclusive is None:
+            self._node.open_gate()
 
     def _start_alone(self, claim: Claim) -> None:
         """Start an exclusive task once its devices are idle; a node whose devices are not is drained.
@@ -259,6 +279,9 @@ class Agent:
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
         launcher = self._launcher(spec.launcher)
+        if self._has_entered and self._node.holds == "share":
+            self._station.writer.note("node entered")
+            self._has_entered = False
         self._station.writer.note(
             "started",
             task=claim.name.id,
@@ -278,6 +301,7 @@ class Agent:
             log=self._spool.layout.log(claim.name),
             limit_s=claim.request.runtime_s,
             grace_s=self._settings.grace_s,
+            keep=self._node.node,
         )
 
     def _wait(self) -> None:
@@ -288,6 +312,8 @@ class Agent:
             due_s.append(self._next_claim_s)
         if self._endings or self._to_start:
             due_s.append(now_s)
+        if self._waiting is not None and not self._running:
+            due_s.append(now_s + _NODE_POLL_S)
         if self._settings.idle_timeout_s is not None and not self._running:
             due_s.append(self._worked_s + self._settings.idle_timeout_s)
         left_s = self._left_s()

@@ -55,6 +55,7 @@ def start_command(order: Order, environment: dict[str, str], log: int, private: 
         stdout=log,
         stderr=subprocess.STDOUT,
         process_group=0,
+        pass_fds=(order["keep"],),
     )
     # The launcher itself waits for its children, all of them in one place; the object must not do so as well.
     process.returncode = 0
@@ -272,10 +273,18 @@ class LauncherClient:
         log: Path,
         limit_s: float,
         grace_s: float,
+        keep: int,
     ) -> None:
-        """Order a task to be started; an event says when it has ended, or that it couldn't be started."""
+        """Order a task to be started; an event says when it has ended, or that it couldn't be started.
+
+        Parameters
+        ----------
+        limit_s : how long it may run.
+        grace_s : between TERM and KILL.
+        keep : a descriptor, open since before the fork, that the task's processes hold open as long as they live.
+        """
         order = {"start": key, "command": command, "directory": directory, "environment": environment, "log": str(log)}
-        self._order({**order, "limit_s": limit_s, "grace_s": grace_s})
+        self._order({**order, "limit_s": limit_s, "grace_s": grace_s, "keep": keep})
 
     def stop(self, key: str) -> None:
         """Order a task to be ended: TERM, grace, KILL. An event says when it is gone."""
