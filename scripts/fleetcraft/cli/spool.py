@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
@@ -39,7 +40,8 @@ from fleetcraft.worker.overview import Observer
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
-Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def register(subparsers: Subparsers) -> None:

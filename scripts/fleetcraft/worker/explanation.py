@@ -83,8 +83,8 @@ def _where_it_runs(spool: Spool, place: Place) -> list[str]:
 def _history(record: TaskRecord) -> list[str]:
     lines = []
     for attempt in record.attempts:
-        code = "" if attempt.exit_code is None else f", exit code {attempt.exit_code}"
-        lines.append(f"Attempt {attempt.number} on {attempt.host}: {attempt.outcome.value}, {attempt.cause}{code}.")
+        cause = "" if attempt.cause == attempt.outcome.value else f", {attempt.cause}"
+        lines.append(f"Attempt {attempt.number} on {attempt.host}: {attempt.outcome.value}{cause}.")
     return lines
 
 

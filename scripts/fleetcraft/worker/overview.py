@@ -133,7 +133,7 @@ class Observer:
 
 
 def misfits(spool: Spool, leases: dict[str, Lease]) -> list[str]:
-    """Requests that wait and that no present worker could ever serve, one sentence each; reads names of classes only."""
+    """Requests that wait and that no present worker could ever serve, one sentence each; opens no task."""
     found = []
     for class_name in sorted(spool.filesystem.list(spool.layout.pending)):
         request = Request.of_class(class_name)
