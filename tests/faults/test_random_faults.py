@@ -229,7 +229,7 @@ def test_random_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None
         base = tmp_path / f"round-{rounds}"
         commits = base / "commits"
         commits.mkdir(parents=True)
-        root = Spool.create(base / "spool", "faults", Policy(failing_hosts=1000)).root
+        root = Spool.create(base / "spool", "faults", Policy(failing_hosts=1000, crashes=1000)).root
         fleet = Fleet(root, commits, chance)
         deadline = time.monotonic() + ROUND_PATIENCE_S
         while fleet.finished() < TASKS * 0.9 and time.monotonic() < deadline:
