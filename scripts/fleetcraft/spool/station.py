@@ -123,18 +123,19 @@ class Station:
         """
         claims: list[Claim] = []
         now_s = self.spool.clock.monotonic()
-        fresh = self._listed_s is None or not 0 <= now_s - self._listed_s < self._listing_age_s
-        if fresh or not self._buckets:
-            self._list_buckets(fits)
-            self._listed_s = now_s
-        for bucket in list(self._buckets):
-            while len(claims) < limit and fits(bucket.request):
-                claim = self._claim_from(bucket, avoid)
-                if claim is None:
-                    break
-                claims.append(claim)
-                taken(claim)
-            if len(claims) >= limit:
+        outdated = self._listed_s is None or not 0 <= now_s - self._listed_s < self._listing_age_s
+        for lists in (outdated, True):
+            if lists:
+                self._list_buckets(fits)
+                self._listed_s = now_s
+            for bucket in list(self._buckets):
+                while len(claims) < limit and fits(bucket.request):
+                    claim = self._claim_from(bucket, avoid)
+                    if claim is None:
+                        break
+                    claims.append(claim)
+                    taken(claim)
+            if claims or lists:
                 break
         if claims:
             self.writer.sync()
