@@ -31,13 +31,14 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     ------
     BadInput : for the first problem, with the place of its key.
     """
-    files = [Path(file) for file in files]
-    trees = [(file, _compose(file)) for file in files]
+    trees = [(Path(file), _compose(Path(file))) for file in files]
     for file, tree in trees:
         _refuse_repeated_keys(file, tree)
-    last = files[-1] if files else None
+    last = trees[-1][0] if trees else None
     if not isinstance(document, Mapping):
-        raise BadInput("this is no experiment: a mapping of keys was expected", file=last, remedy="See config/README.md")
+        raise BadInput(
+            "this is no experiment: a mapping of keys was expected", file=last, remedy="See config/README.md"
+        )
     try:
         experiment = Experiment.model_validate(_expanded(document, last, ()))
     except ValidationError as error:
@@ -56,9 +57,13 @@ def _compose(file: Path) -> yaml.Node | None:
     try:
         return yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader)
     except FileNotFoundError:
-        raise BadInput("there is no such experiment file", file=file, remedy="Check the path; examples are in config/") from None
+        raise BadInput(
+            "there is no such experiment file", file=file, remedy="Check the path; examples are in config/"
+        ) from None
     except IsADirectoryError:
-        raise BadInput("this is a directory, not an experiment file", file=file, remedy="Name a YAML file in it") from None
+        raise BadInput(
+            "this is a directory, not an experiment file", file=file, remedy="Name a YAML file in it"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else str(file)
@@ -121,7 +126,9 @@ def _explained(error: ValidationError, trees: Sequence[tuple[Path, yaml.Node | N
     complaints = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     first = complaints[0]
     location = tuple(str(part) for part in first["loc"] if part != "[key]")
-    others = f" ({len(complaints) - 1} more problem{'s' * (len(complaints) > 2)} after this one)" if complaints[1:] else ""
+    others = (
+        f" ({len(complaints) - 1} more problem{'s' * (len(complaints) > 2)} after this one)" if complaints[1:] else ""
+    )
     if first["type"] == "extra_forbidden":
         known = _known_keys(location[:-1])
         return BadInput(
@@ -229,7 +236,7 @@ def _check_roots(experiment: Experiment, file: Path | None) -> None:
         existing = next(parent for parent in (path, *path.parents) if parent.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK, effective_ids=True):
             raise BadInput(
-                f"this directory can't be written: {existing} is {'read-only for you' if existing.is_dir() else 'a file'}",
+                f"this can't be written: {existing} is {'read-only for you' if existing.is_dir() else 'a file'}",
                 file=file,
                 key=f"paths.{key}",
                 value=str(getattr(experiment.paths, key)),

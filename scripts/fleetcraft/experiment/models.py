@@ -54,7 +54,7 @@ class Stack(Model):
 
 
 class Source(Model):
-    """Where a model comes from: built from a seed (`tiny`), or loaded from a directory in diffusers' layout (`path`)."""
+    """Where a model comes from: built from a seed (`tiny`), or loaded from a directory as diffusers saves it (`path`)."""
 
     tiny: Literal[True] | None = Field(None, description="Build a tiny model with random weights, to try things out")
     seed: int | None = Field(None, ge=0, description="Seed of the tiny model's weights (default 0)")
@@ -77,7 +77,7 @@ class Source(Model):
 class VideoModel(Model):
     """A model under comparison."""
 
-    family: str = Field(description="Which pipeline loads and runs it", json_schema_extra={"enum": sorted(FAMILIES)})
+    family: str = Field(description="Which pipeline loads and runs it", json_schema_extra={"enum": [*sorted(FAMILIES)]})
     source: Source
 
     @field_validator("family")
@@ -99,7 +99,9 @@ class Arm(Model):
     """One condition under comparison."""
 
     model: str = Field(description="A name under `models`")
-    dtype: Literal["float32", "bfloat16", "float16"] = Field("bfloat16", description="Type of the transformer's weights")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "bfloat16", description="Type of the transformer's weights"
+    )
     steps: int = Field(ge=1, le=1000, description="Denoising steps")
     guidance: float = Field(5.0, ge=0, description="Scale of classifier-free guidance; 1 and below turn it off")
     negative_prompt: str = Field("", description="What guidance steers away from")
@@ -111,7 +113,9 @@ class Prompts(Model):
 
     suite: Literal["vbench"] | None = Field(None, description="A suite under resources/prompts")
     dimensions: list[str] | None = Field(None, min_length=1, description="Only the suite's prompts of these dimensions")
-    file: str | None = Field(None, description="A text file with one prompt a line; empty lines and # comments are skipped")
+    file: str | None = Field(
+        None, description="A text file with one prompt a line; empty lines and # comments are skipped"
+    )
     limit: int | None = Field(None, ge=1, description="Only the first so many prompts")
 
     @model_validator(mode="after")
@@ -143,14 +147,16 @@ class Encoder(Model):
     """The one encoder of the campaign: part of the protocol, not presentation."""
 
     preset: Name = Field("h264-crf18", description="A preset in resources/encoders.yaml")
-    crf: int | None = Field(None, ge=0, le=51, description="Another constant rate factor than the preset's; lower is better")
+    crf: int | None = Field(
+        None, ge=0, le=51, description="Another constant rate factor than the preset's; lower is better"
+    )
 
 
 class Scoring(Model):
     """Which scores are computed for every video."""
 
     dimensions: list[str] = Field(
-        min_length=1, description="Names of dimensions", json_schema_extra={"items": {"enum": sorted(DIMENSIONS)}}
+        min_length=1, description="Names of dimensions", json_schema_extra={"items": {"enum": [*sorted(DIMENSIONS)]}}
     )
 
     @field_validator("dimensions")
@@ -188,7 +194,9 @@ class Experiment(Model):
         # Each message opens with the key it is about: a validator of the whole model has no location of its own.
         for name, arm in self.arms.items():
             if arm.model not in self.models:
-                raise ValueError(f"@arms.{name}.model: no model is named {arm.model!r}. {nearest(arm.model, self.models)}")
+                raise ValueError(
+                    f"@arms.{name}.model: no model is named {arm.model!r}. {nearest(arm.model, self.models)}"
+                )
         if self.baseline not in self.arms:
             raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
         lowered = Counter(name.lower() for name in self.arms)

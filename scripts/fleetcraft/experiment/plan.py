@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from fleetcraft.experiment.models import Experiment
@@ -95,6 +95,26 @@ class Plan:
     @property
     def sample_count(self) -> int:
         return len(self.arms) * len(self.prompts) * len(self.experiment.seeds)
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """Rule → how many jobs a campaign from nothing has."""
+        shards = len(self.arms) * len(self.shards)
+        scored = sum(len(self.scored_shards(arm, name)) for arm in self.arms for name in self.dimensions)
+        models = len({arm.model for arm in self.experiment.arms.values()})
+        return {
+            "plan": 1,
+            "models": models,
+            "generate": shards,
+            "decode": shards,
+            "encode": shards,
+            "views": len(self.arms),
+            "score": scored,
+            "tables": 1,
+            "score_figure": len(self.dimensions),
+            "contact_sheet": len(self.arms),
+            "archive": 1,
+        }
 
     @property
     def latent_shape(self) -> dict[str, tuple[int, int, int, int]]:
@@ -202,21 +222,38 @@ class Plan:
             }
         )
 
+    # ------------------------------------------------------------------ as a document
+
+    def document(self) -> dict[str, Any]:
+        """The plan as `plan.json` holds it: enough to recompute every sample's id and every table from records."""
+        return {
+            "format": 1,
+            "digest": self.digest,
+            "name": self.experiment.name,
+            "baseline": self.baseline,
+            "conditions": {arm: self.condition(arm) for arm in self.arms},
+            "prompts": [{"text": prompt.text, "dimensions": sorted(prompt.dimensions)} for prompt in self.prompts],
+            "seeds": self.experiment.seeds,
+            "video": self.video_settings(),
+            "scorers": {dimension: self.scorer_settings(dimension) for dimension in self.dimensions},
+            "experiment": self.experiment.model_dump(mode="json"),
+        }
+
     # ------------------------------------------------------------------ cached parts
 
     @cached_property
     def _video_settings_key(self) -> str:
         return key_of(self.video_settings())
 
-    @lru_cache(maxsize=None)  # noqa: B019 - a plan lives as long as its process
+    @cache  # noqa: B019 - a plan lives as long as its process
     def _scorer_settings_key(self, dimension: str) -> str:
         return key_of(self.scorer_settings(dimension))
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def _condition_key(self, arm: str) -> str:
         return key_of(self.condition(arm))
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def _members_key(self, arm: str, shard: str) -> str:
         return key_of([sample.sample_id for sample in self._samples(arm, shard)])
 
@@ -226,5 +263,9 @@ class Plan:
         return tuple(self._sample(arm, prompt, seed) for seed in members.seeds for prompt in members.prompts)
 
     def _sample(self, arm: str, prompt: Prompt, seed: int) -> Sample:
-        identity = {"condition": self._condition_key(arm), "prompt": prompt.text, "seed": seed}
-        return Sample(arm, prompt, seed, key_of(identity))
+        return Sample(arm, prompt, seed, sample_id(self._condition_key(arm), prompt.text, seed))
+
+
+def sample_id(condition_key: str, prompt: str, seed: int) -> str:
+    """The key of one sample; `condition_key` is the key of `Plan.condition`."""
+    return key_of({"condition": condition_key, "prompt": prompt, "seed": seed})

@@ -49,7 +49,9 @@ def _from_file(file: Path) -> tuple[Prompt, ...]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise BadInput("there is no such file of prompts", file=file, key="prompts.file", remedy="Correct the path") from error
+        raise BadInput(
+            "there is no such file of prompts", file=file, key="prompts.file", remedy="Correct the path"
+        ) from error
     except UnicodeDecodeError as error:
         raise BadInput("this file of prompts is not UTF-8", file=file, remedy="Save it as UTF-8") from error
     seen: dict[str, tuple[int, str]] = {}
@@ -68,5 +70,7 @@ def _from_file(file: Path) -> tuple[Prompt, ...]:
             )
         seen[text.lower()] = (number, text)
     if not seen:
-        raise BadInput("this file has no prompts", file=file, key="prompts.file", remedy="Write one prompt a line into it")
+        raise BadInput(
+            "this file has no prompts", file=file, key="prompts.file", remedy="Write one prompt a line into it"
+        )
     return tuple(Prompt(text) for _, text in seen.values())

@@ -33,7 +33,7 @@ class Shard(Generic[T]):
 
 
 def make_shards(prompts: Sequence[T], texts: Sequence[str], seeds: Sequence[int], size: int) -> tuple[Shard[T], ...]:
-    """The groups of all pairs of `prompts` (whose texts are `texts`, each once) and `seeds`, of at most `size` pairs."""
+    """The groups, of at most `size`, of all pairs of `prompts` and `seeds`; `texts` are the prompts' texts, each once."""
     places = sorted((int(sha256_text(text), 16), index) for index, text in enumerate(texts))
     ordered = [(place, prompts[index]) for place, index in places]
     # Every seed has every prompt, so the prompts are halved once and for all seeds alike.

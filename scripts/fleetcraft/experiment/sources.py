@@ -55,7 +55,10 @@ def check_checkpoint(name: str, family: str, directory: Path) -> None:
     key = f"models.{name}.source.path"
     if not directory.is_dir():
         raise MissingWeights(
-            "there is no such model directory", file=directory, key=key, remedy="Mirror the checkpoint there, or correct the path"
+            "there is no such model directory",
+            file=directory,
+            key=key,
+            remedy="Mirror the checkpoint there, or correct the path",
         )
     index = _read_json(directory / "model_index.json", key)
     expected = FAMILIES[family].pipeline
@@ -70,7 +73,9 @@ def check_checkpoint(name: str, family: str, directory: Path) -> None:
     for component, (library, class_name) in components.items():
         part = directory / component
         if not part.is_dir():
-            raise MissingWeights(f"the component {component!r} is missing", file=part, key=key, remedy="Mirror it again")
+            raise MissingWeights(
+                f"the component {component!r} is missing", file=part, key=key, remedy="Mirror it again"
+            )
         if "Tokenizer" in class_name:
             _check_tokenizer(part, key)
         elif "Scheduler" in class_name:
@@ -97,7 +102,10 @@ def _check_weights(part: Path, key: str) -> None:
         for shard in sorted(set(_read_json(index, key)["weight_map"].values())):
             if not (part / shard).is_file():
                 raise MissingWeights(
-                    f"the shard is missing that {index.name} lists", file=part / shard, key=key, remedy="Mirror it again"
+                    f"the shard is missing that {index.name} lists",
+                    file=part / shard,
+                    key=key,
+                    remedy="Mirror it again",
                 )
     weights = sorted(part.glob("*.safetensors"))
     if not weights:
@@ -109,14 +117,16 @@ def _check_weights(part: Path, key: str) -> None:
 def _check_safetensors(file: Path, key: str) -> None:
     """The header says where the last tensor ends: a file that was cut while it was copied is shorter than that."""
     size = file.stat().st_size
-    with open(file, "rb") as stream:
+    with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         try:
             header = json.loads(stream.read(length)) if 8 + length <= size else None
         except ValueError:
             header = None
     if header is None:
-        raise CorruptWeights("the header of this file is cut or unreadable", file=file, key=key, remedy="Copy the file again")
+        raise CorruptWeights(
+            "the header of this file is cut or unreadable", file=file, key=key, remedy="Copy the file again"
+        )
     end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
     if 8 + length + end != size:
         raise CorruptWeights(
@@ -132,10 +142,11 @@ def _read_sums(name: str, directory: Path, sums: Path) -> dict[str, str]:
     key = f"models.{name}.source.sha256sums"
     if not sums.is_file():
         raise MissingWeights(
-            "the list of this checkpoint's SHA-256 digests is missing: without it no number could be traced to the weights",
+            "the list of this checkpoint's SHA-256 digests is missing: no number could be traced to the weights",
             file=sums,
             key=key,
-            remedy=f"Make it once: (cd {directory} && find . -type f ! -name SHA256SUMS | sort | xargs -d '\\n' sha256sum > SHA256SUMS)",
+            remedy=f"Make it once: (cd {directory} && find . -type f ! -name SHA256SUMS | sort"
+            " | xargs -d '\\n' sha256sum > SHA256SUMS)",
         )
     files = {}
     for number, line in enumerate(sums.read_text(encoding="utf-8").splitlines(), 1):
@@ -143,14 +154,20 @@ def _read_sums(name: str, directory: Path, sums: Path) -> dict[str, str]:
         path = os.path.normpath(path.strip().removeprefix("*"))
         if len(digest) != 64 or not path:
             raise BadInput(
-                "this line is not `SHA256  FILE`", file=f"{sums}:{number}", key=key, value=line, remedy="Make the list again"
+                "this line is not `SHA256  FILE`",
+                file=f"{sums}:{number}",
+                key=key,
+                value=line,
+                remedy="Make the list again",
             )
         files[path] = digest
     for folder, _, names in os.walk(directory, followlinks=True):
         for file in names:
             relative = os.path.relpath(os.path.join(folder, file), directory)  # noqa: PTH118
             if relative not in files and relative != "SHA256SUMS" and not relative.startswith("."):
-                raise BadInput(f"{relative} is not in the list of digests", file=sums, key=key, remedy="Make the list again")
+                raise BadInput(
+                    f"{relative} is not in the list of digests", file=sums, key=key, remedy="Make the list again"
+                )
     return dict(sorted(files.items()))
 
 
@@ -158,7 +175,11 @@ def _read_json(file: Path, key: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise MissingWeights("this file of the checkpoint is missing", file=file, key=key, remedy="Mirror it again") from None
+        raise MissingWeights(
+            "this file of the checkpoint is missing", file=file, key=key, remedy="Mirror it again"
+        ) from None
     except ValueError:
-        raise CorruptWeights("this file is not JSON: it is cut or damaged", file=file, key=key, remedy="Copy it again") from None
+        raise CorruptWeights(
+            "this file is not JSON: it is cut or damaged", file=file, key=key, remedy="Copy it again"
+        ) from None
     return document

@@ -59,14 +59,14 @@ class Paths:
         """The directory of links that give an arm's videos the names people and VBench expect."""
         return f"{self.scratch}/views/{arm}"
 
+    def view_index(self, arm: str) -> str:
+        """The table of what each link of `views` is."""
+        return f"{self.scratch}/views/{arm}.csv"
+
     # One a campaign
     @property
     def plan(self) -> str:
         return f"{self.work}/plan.json"
-
-    @property
-    def samples(self) -> str:
-        return f"{self.work}/samples.jsonl"
 
     def table(self, name: str) -> str:
         return f"{self.work}/tables/{name}.csv"
@@ -80,6 +80,11 @@ class Paths:
     @property
     def evidence(self) -> str:
         return f"{self.work}/evidence"
+
+    @property
+    def evidence_digest(self) -> str:
+        """The one digest that stands for the whole evidence directory."""
+        return f"{self.work}/evidence.sha256"
 
     @property
     def report(self) -> str:

@@ -97,7 +97,7 @@ class Toolchain:
             return False
         shutil.rmtree(self.home, ignore_errors=True)
         venv.create(self.home, with_pip=True, symlinks=True)
-        pip = [self.home / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        pip = [str(self.home / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         subprocess.run([*pip, *(f"{name}=={version}" for name, version in self.pins.items())], check=True)
         stamp.write_text(digest)
         return True
@@ -126,7 +126,11 @@ class Toolchain:
                 remedy=f"Run `make envs` in {ROOT}, or name another in the profile's `config: toolchains`",
             )
         answer = subprocess.run(
-            [python, "-c", _QUERY, json.dumps(list(pins))], check=True, capture_output=True, text=True, env=clean_environment()
+            [python, "-c", _QUERY, json.dumps(list(pins))],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
         )
         wrong = _differences(pins, json.loads(answer.stdout))
         if wrong:

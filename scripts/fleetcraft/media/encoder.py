@@ -33,7 +33,7 @@ def check_ffmpeg(expected_sha256: str) -> None:
             "this ffmpeg is not the one that the encoder settings declare: its pixels may differ",
             file=path,
             value=sha256,
-            remedy="Unset IMAGEIO_FFMPEG_EXE and rebuild the tool chain, or declare this binary in resources/encoders.yaml",
+            remedy="Unset IMAGEIO_FFMPEG_EXE and run `make envs`, or declare this binary in resources/encoders.yaml",
         )
 
 
@@ -73,13 +73,14 @@ def check_video(path: Path, width: int, height: int, frames: int, fps: int) -> N
         meta = next(reader)
         found = sum(1 for _ in reader)
     except (OSError, StopIteration) as error:
-        raise BadResult(f"ffmpeg can't play this video: {error}", file=path, remedy="Start again: it is encoded anew") from error
+        raise BadResult(
+            f"ffmpeg can't play this video: {error}", file=path, remedy="Start again: it is encoded anew"
+        ) from error
     seen = (*meta["size"], found, meta["fps"])
     planned = (width, height, frames, fps)
     if seen != planned:
         raise BadResult(
-            "this video is not as planned: (width, height, frames, frames per second) is "
-            f"{seen} instead of {planned}",
+            f"this video is not as planned: (width, height, frames, frames per second) is {seen} instead of {planned}",
             file=path,
             remedy="Start again; if it stays so, the disk was full or ffmpeg was killed while it wrote",
         )

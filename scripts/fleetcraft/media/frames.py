@@ -27,7 +27,7 @@ def write_frames(path: Path, chunks: Iterable[NDArray[np.uint8]], shape: tuple[i
     """
     header = {"descr": "|u1", "fortran_order": False, "shape": (*shape, 3)}
     count, brightest = 0, 0
-    with explained_os_errors(path), open(path, "wb") as file:
+    with explained_os_errors(path), path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for chunk in chunks:
             if chunk.shape[1:] != (*shape[1:], 3):
@@ -41,20 +41,22 @@ def write_frames(path: Path, chunks: Iterable[NDArray[np.uint8]], shape: tuple[i
             chunk.tofile(file)
     if count != shape[0]:
         raise BadResult(
-            f"decoding gave {count} frames, {shape[0]} were planned", file=path, remedy="Check `video.frames` against the VAE"
+            f"decoding gave {count} frames, {shape[0]} were planned",
+            file=path,
+            remedy="Check `video.frames` against the VAE",
         )
     if brightest <= BLACK:
         raise BadResult(
             f"every frame is black (no pixel above {BLACK} of 255)",
             file=path,
-            remedy="Look at the arm's dtype and guidance, and at the VAE's weights: such a video would still get a score",
+            remedy="Look at the arm's dtype and guidance, and at the VAE's weights: even such a video gets scores",
         )
 
 
 def read_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
     """The frames of a file one by one, each [height, width, 3]; memory holds one frame."""
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("unknown version")
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -65,4 +67,6 @@ def read_frames(path: Path) -> Iterator[NDArray[np.uint8]]:
                     raise ValueError(f"it ends in frame {index} of {shape[0]}")
                 yield np.frombuffer(data, dtype).reshape(shape[1:])
     except ValueError as error:
-        raise Damaged(f"this file of frames is damaged: {error}", file=path, remedy="Start again: it is decoded anew") from error
+        raise Damaged(
+            f"this file of frames is damaged: {error}", file=path, remedy="Start again: it is decoded anew"
+        ) from error

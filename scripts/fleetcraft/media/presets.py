@@ -48,7 +48,10 @@ def encoder_settings(preset: str, machine: str, crf: int | None = None) -> Encod
     document = _document(PRESETS_FILE)
     if preset not in document["presets"]:
         raise BadInput(
-            "no encoder preset has this name", key="encoder.preset", value=preset, remedy=nearest(preset, document["presets"])
+            "no encoder preset has this name",
+            key="encoder.preset",
+            value=preset,
+            remedy=nearest(preset, document["presets"]),
         )
     chosen = document["presets"][preset]
     settings = EncoderSettings(

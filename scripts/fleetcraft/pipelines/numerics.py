@@ -48,7 +48,9 @@ def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
     Raises BadResult where a pixel isn't finite: a writer would turn it into black.
     """
     if not torch.isfinite(pixels).all():
-        raise BadResult("decoding gave pixels that are not finite", remedy="Look at the sample's latents and the VAE's dtype")
+        raise BadResult(
+            "decoding gave pixels that are not finite", remedy="Look at the sample's latents and the VAE's dtype"
+        )
     scaled = (pixels.clamp(-1, 1) + 1) * 127.5
     frames: NDArray[np.uint8] = scaled.round().to(torch.uint8).permute(1, 2, 3, 0).cpu().numpy()
     return frames

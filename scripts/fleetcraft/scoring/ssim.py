@@ -23,7 +23,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
 
 def _ssim(video: Path, baseline: Path) -> float:
     binary, _ = ffmpeg_binary()
-    command = [binary, "-hide_banner", "-nostdin", "-threads", "1", "-i", video, "-i", baseline]
+    command = [binary, "-hide_banner", "-nostdin", "-threads", "1", "-i", str(video), "-i", str(baseline)]
     answer = subprocess.run(
         [*command, "-lavfi", "ssim", "-f", "null", "-"], capture_output=True, text=True, check=False
     )

@@ -20,7 +20,9 @@ def run(job: Job) -> None:
     """Leave a directory with one file of frames for each video that has to be encoded."""
     store, settings = Store(job.store), job.settings
     todo = lacking(job, store, "videos", "video")
-    print(f"decode: {len(job.samples)} samples, {len(job.samples) - len(todo)} videos in the store, {len(todo)} to decode")
+    print(
+        f"decode: {len(job.samples)} samples, {len(job.samples) - len(todo)} videos in the store, {len(todo)} to decode"
+    )
     with new_directory(Path(job.output)) as directory:
         if todo:
             numerics.pin(settings["device"])

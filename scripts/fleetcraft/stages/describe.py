@@ -10,6 +10,7 @@ from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.job import Job
 
 ENCODER_PACKAGES = ("imageio-ffmpeg", "numpy")
+CONTACT_SHEET_ROWS = 8
 
 
 def describe(plan: Plan, stage: str, wildcards: Mapping[str, str]) -> Job:
@@ -110,12 +111,36 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
     )
 
 
+def _contact_sheet(plan: Plan, arm: str) -> Job:
+    wanted = {prompt.text for prompt in plan.prompts[:CONTACT_SHEET_ROWS]}
+    seed = plan.experiment.seeds[0]
+    samples = [
+        sample
+        for shard, members in plan.shards.items()
+        if seed in members.seeds and any(prompt.text in wanted for prompt in members.prompts)
+        for sample in plan.samples(arm, shard)
+        if sample.seed == seed and sample.prompt.text in wanted
+    ]
+    order = {prompt.text: number for number, prompt in enumerate(plan.prompts)}
+    samples.sort(key=lambda sample: order[sample.prompt.text])
+    return Job(
+        "contact_sheet",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        plan.paths.contact_sheet(arm),
+        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in samples),
+        settings={"arm": arm},
+    )
+
+
 _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "models": _models,
     "generate": _generate,
     "decode": _decode,
     "encode": _encode,
     "score": _score,
+    "contact_sheet": _contact_sheet,
 }
 
 

@@ -27,7 +27,9 @@ def run(job: Job) -> None:
         for sample in samples:
             frames = Path(job.settings["frames_directory"]) / f"{sample['video']}.npy"
             if not frames.is_file():
-                raise PurgedScratch("the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew")
+                raise PurgedScratch(
+                    "the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew"
+                )
             timer = Stopwatch()
 
             def write(path: Path, frames: Path = frames, timer: Stopwatch = timer) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -51,16 +51,18 @@ def run(job: Job) -> None:
                 "peaks": peaks(),
                 "made": provenance(job.packages),
             }
-            yield store.commit("latents", sample["sample"], record, lambda path, latents=latents, sample=sample: _save(path, latents, sample))
+            yield store.commit("latents", sample["sample"], record, partial(_save, latents, sample["sample"]))
 
     fill(job, "latents", "sample", make)
 
 
 def _check(latents: torch.Tensor, shape: tuple[int, ...], sample: Sample) -> None:
-    what = f"the latents of sample {sample['sample']} (arm {sample['arm']!r}, prompt {sample['prompt']!r}, seed {sample['seed']})"
+    about = f"arm {sample['arm']!r}, prompt {sample['prompt']!r}, seed {sample['seed']}"
+    what = f"the latents of sample {sample['sample']} ({about})"
     if tuple(latents.shape) != shape:
         raise BadResult(
-            f"{what} have the shape {tuple(latents.shape)}, {shape} was planned", remedy="Check `video` against the model"
+            f"{what} have the shape {tuple(latents.shape)}, {shape} was planned",
+            remedy="Check `video` against the model",
         )
     if not torch.isfinite(latents).all():
         count = int((~torch.isfinite(latents)).sum())
@@ -70,6 +72,6 @@ def _check(latents: torch.Tensor, shape: tuple[int, ...], sample: Sample) -> Non
         )
 
 
-def _save(path: Path, latents: torch.Tensor, sample: Sample) -> None:
+def _save(latents: torch.Tensor, sample_id: str, path: Path) -> None:
     # One metadata key: with several, safetensors writes them in an order that differs from run to run.
-    save_file({"latents": latents.contiguous()}, path, metadata={"sample": json.dumps(sample["sample"])})
+    save_file({"latents": latents.contiguous()}, path, metadata={"sample": sample_id})

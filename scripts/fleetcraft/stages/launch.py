@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,6 +16,8 @@ from fleetcraft.stages.job import Job
 
 if TYPE_CHECKING:
     from snakemake.script import Snakemake
+
+    from fleetcraft.experiment.plan import Plan
 
 # Appended, so that the modules of the tool chain come first: a rule's script has a name that could hide one of them.
 _BOOTSTRAP = "import sys; sys.path.append({scripts!r}); from fleetcraft.stages.__main__ import main; main()"
@@ -54,13 +58,22 @@ def redirect_output(log: Path) -> None:
     os.close(descriptor)
 
 
-class explained:
-    """A context in which a user's mistake ends the process with its explanation, not with a traceback."""
+@contextmanager
+def analysis(snakemake: Snakemake) -> Iterator[Plan]:
+    """The plan, for the script of a rule that runs right here; its output goes to the rule's log."""
+    from fleetcraft.experiment.config import plan_of
 
-    def __enter__(self) -> None:
-        return None
+    redirect_output(Path(snakemake.log[0]))
+    with explained():
+        plan, _ = plan_of(snakemake.config)
+        yield plan
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, FleetcraftError):
-            print(f"\nfailed ({error.failure_class}): {error}", file=sys.stderr)
-            sys.exit(1)
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """A user's mistake ends the process with its explanation, not with a traceback."""
+    try:
+        yield
+    except FleetcraftError as error:
+        print(f"\nfailed ({error.failure_class}): {error}", file=sys.stderr)
+        sys.exit(1)

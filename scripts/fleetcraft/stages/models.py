@@ -46,8 +46,12 @@ def _verified(directory: Path, expected: dict[str, str]) -> dict[str, str]:
     for number, (name, digest) in enumerate(expected.items(), 1):
         file = directory / name
         if not file.is_file():
-            raise MissingWeights("a file of the list of digests is missing", file=file, remedy="Mirror the checkpoint again")
+            raise MissingWeights(
+                "a file of the list of digests is missing", file=file, remedy="Mirror the checkpoint again"
+            )
         print(f"models: {number}/{len(expected)} verifying {name} ({file.stat().st_size / 2**20:.1f} MiB)")
         if sha256_file(file) != digest:
-            raise CorruptWeights("the SHA-256 of this file is not the listed one", file=file, remedy="Copy the file again")
+            raise CorruptWeights(
+                "the SHA-256 of this file is not the listed one", file=file, remedy="Copy the file again"
+            )
     return expected

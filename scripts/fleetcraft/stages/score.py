@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from importlib import import_module
+from typing import cast
 
 from fleetcraft.ground.errors import BadResult
 from fleetcraft.ground.records import Record
@@ -20,7 +21,7 @@ def run(job: Job) -> None:
 
     def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
         dimension, watch = job.settings["dimension"], Stopwatch()
-        scorer: Scorer = import_module(f"fleetcraft.scoring.{job.settings['scorer']}")
+        scorer = cast("Scorer", import_module(f"fleetcraft.scoring.{job.settings['scorer']}"))
         pairs = [
             Pair(
                 sample["prompt"],

@@ -33,6 +33,10 @@ class Store:
     def record_file(self, kind: str, key: str) -> Path:
         return self.root / kind / key[:2] / f"{key}.jsonl"
 
+    def keys(self, kind: str) -> set[str]:
+        """The keys of all artifacts of a kind that have a record, by listing directories and reading no file."""
+        return {record.stem for record in (self.root / kind).glob("??/*.jsonl") if not record.name.startswith(".")}
+
     def find(self, kind: str, key: str) -> Record | None:
         """The artifact's record, or None where the store lacks the artifact.
 
@@ -68,7 +72,9 @@ class Store:
         if size != record["bytes"]:
             raise Damaged(f"this file is truncated: {size:,} of {record['bytes']:,} bytes", file=file, remedy=_REMEDY)
         if sha256_file(file) != record["sha256"]:
-            raise Damaged("the bytes of this file are not the recorded ones (SHA-256 differs)", file=file, remedy=_REMEDY)
+            raise Damaged(
+                "the bytes of this file are not the recorded ones (SHA-256 differs)", file=file, remedy=_REMEDY
+            )
         return file
 
     def commit(self, kind: str, key: str, record: Record, write: Callable[[Path], None]) -> Record:
@@ -79,7 +85,13 @@ class Store:
         file = self.file(kind, key)
         with new_file(file) as temporary:
             write(temporary)
-            record = {**record, "kind": kind, "key": key, "bytes": temporary.stat().st_size, "sha256": sha256_file(temporary)}
+            record = {
+                **record,
+                "kind": kind,
+                "key": key,
+                "bytes": temporary.stat().st_size,
+                "sha256": sha256_file(temporary),
+            }
         write_records(self.record_file(kind, key), [record])
         return record
 
@@ -88,3 +100,9 @@ class Store:
         record = {**record, "kind": kind, "key": key}
         write_records(self.record_file(kind, key), [record])
         return record
+
+    def discard(self, kind: str, key: str) -> None:
+        """Take an artifact out: its record first, so that nobody finds it half gone."""
+        self.record_file(kind, key).unlink(missing_ok=True)
+        if kind in SUFFIXES:
+            self.file(kind, key).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The `fleetcraft` command; the only place that knows both wings."""
