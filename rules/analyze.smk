@@ -51,7 +51,6 @@ rule tables:
 rule score_figure:
     """Draw every video's score in one dimension, arms side by side."""
     input:
-        plan=PATHS.plan,
         scores=score_manifests_of_dimension,
     output:
         report(
@@ -69,6 +68,8 @@ rule score_figure:
     resources:
         mem_mb=1000,
         runtime=10,
+    params:
+        arms=PLAN.arms,
     message:
         "Draw {wildcards.dimension}"
     script:

@@ -27,7 +27,7 @@ wildcard_constraints:
     arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     dimension="|".join(DIMENSIONS),
-    shard=r"s[0-9]+(-[0-9]+)?(-p[01]+)?",
+    shard=r"all|s[0-9]+(-[0-9]+)?(-p[01]+)?",
 
 
 def model_of_arm(wildcards):

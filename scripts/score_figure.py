@@ -6,6 +6,6 @@ from fleetcraft.analysis.figures import score_figure
 from fleetcraft.analysis.tables import read_results
 from fleetcraft.stages.launch import analysis
 
-with analysis(snakemake):
-    results = read_results(snakemake.input.plan, snakemake.input.scores)
+with analysis(snakemake) as plan:
+    results = read_results(plan.document(), snakemake.input.scores)
     score_figure(results, snakemake.wildcards.dimension, Path(snakemake.output[0]))

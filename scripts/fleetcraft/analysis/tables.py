@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -62,9 +61,9 @@ class Results:
         }
 
 
-def read_results(plan: Path | str, manifests: Iterable[Path | str]) -> Results:
-    """The results in a plan's document and some manifests."""
-    results = Results(json.loads(Path(plan).read_text(encoding="utf-8")))
+def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Results:
+    """The results in some manifests; `plan` is the plan's document."""
+    results = Results(plan)
     for manifest in manifests:
         results.add(read_records(Path(manifest)))
     return results

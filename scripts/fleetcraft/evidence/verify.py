@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.analysis.tables import TABLES, Results, make_tables
+from fleetcraft.analysis.tables import TABLES, Results, make_tables, read_results
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.plan import sample_id
 from fleetcraft.ground.digests import key_of, sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
-from fleetcraft.ground.records import read_records
 
 _KINDS = ("latents", "videos", "scores")
 
@@ -42,9 +41,7 @@ def verify(directory: Path) -> Iterator[str]:
         return  # what follows would only repeat it in other words
     try:
         plan: dict[str, Any] = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
-        results = Results(plan)
-        for kind in _KINDS:
-            results.add(read_records(directory / f"records/{kind}.jsonl"))
+        results = read_results(plan, [directory / f"records/{kind}.jsonl" for kind in _KINDS])
     except FleetcraftError as error:
         yield str(error)
         return

@@ -54,7 +54,7 @@ class Stack(Model):
 
 
 class Source(Model):
-    """Where a model comes from: built from a seed (`tiny`), or loaded from a directory as diffusers saves it (`path`)."""
+    """Where a model comes from: built from a seed (`tiny`), or loaded from a checkpoint's directory (`path`)."""
 
     tiny: Literal[True] | None = Field(None, description="Build a tiny model with random weights, to try things out")
     seed: int | None = Field(None, ge=0, description="Seed of the tiny model's weights (default 0)")

@@ -13,9 +13,9 @@ touch pixels: a new linter invalidates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from fleetcraft.experiment.models import Experiment
@@ -77,6 +77,10 @@ class Plan:
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
         self.shards: dict[str, Shard[Prompt]] = {shard.name: shard for shard in shards}
+        # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
+        # campaign makes a shard's samples again rather than holding all of them.
+        self.samples: Callable[[str, str], tuple[Sample, ...]] = lru_cache(maxsize=256)(self._make_samples)
+        self._members_key: Callable[[str, str], str] = lru_cache(maxsize=None)(self._make_members_key)
 
     # ------------------------------------------------------------------ what there is
 
@@ -125,13 +129,9 @@ class Plan:
             for name, model in self.models.items()
         }
 
-    def samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
-        """The samples of a shard in one arm, in the order in which they are made."""
-        return self._samples(arm, shard)
-
     def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
         """Those whose prompts were written for `dimension`; all where the prompts are the user's own."""
-        return tuple(sample for sample in self._samples(arm, shard) if self._is_scored(sample.prompt, dimension))
+        return tuple(sample for sample in self.samples(arm, shard) if self._is_scored(sample.prompt, dimension))
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
         """The shards in which `dimension` has something to score in `arm`."""
@@ -147,7 +147,7 @@ class Plan:
         """Every sample of the campaign, arm by arm and shard by shard."""
         for arm in self.arms:
             for shard in self.shards:
-                yield from self._samples(arm, shard)
+                yield from self.samples(arm, shard)
 
     def _is_scored(self, prompt: Prompt, dimension: str) -> bool:
         # A comparison with the baseline is no dimension of a suite: it suits every prompt.
@@ -185,7 +185,7 @@ class Plan:
             {
                 "video": self.video_key(sample),
                 "baseline": self.video_key(self.twin(sample)) if DIMENSIONS[dimension].pairwise else None,
-                "settings": self._scorer_settings_key(dimension),
+                "settings": self._scorer_settings_key[dimension],
             }
         )
 
@@ -205,7 +205,7 @@ class Plan:
 
     def score_digest(self, arm: str, dimension: str, shard: str) -> str:
         pair = self._members_key(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
-        return key_of([self.encode_digest(arm, shard), pair, self._scorer_settings_key(dimension)])
+        return key_of([self.encode_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
 
     @cached_property
     def digest(self) -> str:
@@ -245,25 +245,23 @@ class Plan:
     def _video_settings_key(self) -> str:
         return key_of(self.video_settings())
 
-    @cache  # noqa: B019 - a plan lives as long as its process
-    def _scorer_settings_key(self, dimension: str) -> str:
-        return key_of(self.scorer_settings(dimension))
+    @cached_property
+    def _scorer_settings_key(self) -> dict[str, str]:
+        return {dimension: key_of(self.scorer_settings(dimension)) for dimension in self.dimensions}
 
-    @cache  # noqa: B019
-    def _condition_key(self, arm: str) -> str:
-        return key_of(self.condition(arm))
+    @cached_property
+    def _condition_key(self) -> dict[str, str]:
+        return {arm: key_of(self.condition(arm)) for arm in self.arms}
 
-    @cache  # noqa: B019
-    def _members_key(self, arm: str, shard: str) -> str:
-        return key_of([sample.sample_id for sample in self._samples(arm, shard)])
-
-    @lru_cache(maxsize=1024)  # noqa: B019 - bounded: a shard's samples are made anew rather than kept for a whole campaign
-    def _samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
+    def _make_samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
         members = self.shards[shard]
         return tuple(self._sample(arm, prompt, seed) for seed in members.seeds for prompt in members.prompts)
 
+    def _make_members_key(self, arm: str, shard: str) -> str:
+        return key_of([sample.sample_id for sample in self.samples(arm, shard)])
+
     def _sample(self, arm: str, prompt: Prompt, seed: int) -> Sample:
-        return Sample(arm, prompt, seed, sample_id(self._condition_key(arm), prompt.text, seed))
+        return Sample(arm, prompt, seed, sample_id(self._condition_key[arm], prompt.text, seed))
 
 
 def sample_id(condition_key: str, prompt: str, seed: int) -> str:

@@ -33,7 +33,7 @@ class Shard(Generic[T]):
 
 
 def make_shards(prompts: Sequence[T], texts: Sequence[str], seeds: Sequence[int], size: int) -> tuple[Shard[T], ...]:
-    """The groups, of at most `size`, of all pairs of `prompts` and `seeds`; `texts` are the prompts' texts, each once."""
+    """The groups of all pairs of `prompts` (whose texts, each once, are `texts`) and `seeds`, of at most `size`."""
     places = sorted((int(sha256_text(text), 16), index) for index, text in enumerate(texts))
     ordered = [(place, prompts[index]) for place, index in places]
     # Every seed has every prompt, so the prompts are halved once and for all seeds alike.
@@ -45,7 +45,7 @@ def make_shards(prompts: Sequence[T], texts: Sequence[str], seeds: Sequence[int]
         seed_groups = [_Group(f"{seed:0{_SEED_BITS}b}", [(seed, seed)]) for seed in sorted(seeds)]
     return tuple(
         Shard(
-            f"s{_span(of_seeds.prefix)}" + (f"-p{of_prompts.prefix}" if of_prompts.prefix else ""),
+            _span(of_seeds.prefix) + (f"-p{of_prompts.prefix}" if of_prompts.prefix else ""),
             tuple(prompt for _, prompt in of_prompts.members),
             tuple(seed for _, seed in of_seeds.members),
         )
@@ -73,7 +73,9 @@ def _halve(members: Sequence[tuple[int, T]], bits: int, size: int, prefix: str =
 
 
 def _span(prefix: str) -> str:
-    """The seeds that a prefix of their bits covers: "3", or "0-7"."""
+    """The seeds that a prefix of their bits covers: "s3", "s0-7", or "all"."""
+    if not prefix:
+        return "all"
     free = _SEED_BITS - len(prefix)
-    first = int(prefix, 2) << free if prefix else 0
-    return str(first) if free == 0 else f"{first}-{first + (1 << free) - 1}"
+    first = int(prefix, 2) << free
+    return f"s{first}" if free == 0 else f"s{first}-{first + (1 << free) - 1}"

@@ -8,7 +8,6 @@ from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import CorruptWeights, MissingWeights
 from fleetcraft.ground.files import new_directory
 from fleetcraft.ground.records import write_records
-from fleetcraft.pipelines import numerics
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import Stopwatch, provenance
@@ -19,6 +18,8 @@ def run(job: Job) -> None:
     wanted, watch = job.settings, Stopwatch()
     directory = Path(wanted["directory"])
     if wanted["tiny"] and not directory.is_dir():
+        from fleetcraft.pipelines import numerics
+
         numerics.pin("cpu")
         with watch.phase("build"), new_directory(directory) as temporary:
             FAMILIES[wanted["family"]].load().build_tiny(temporary, wanted["seed"])
