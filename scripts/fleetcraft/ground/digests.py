@@ -31,5 +31,5 @@ def sha256_text(text: str) -> str:
 
 def sha256_file(path: Path | str) -> str:
     """SHA-256 of a file's bytes, hexadecimal, read in blocks."""
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,9 +6,9 @@ error is also the class of a failed job: it is written to the job's log and deci
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Iterable
 
 _NOTHING = object()
 

@@ -6,14 +6,14 @@ import errno
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
 
 from fleetcraft.ground.errors import BadInput, NoSpace
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def explained_os_errors(path: Path) -> Iterator[None]:
             raise NoSpace(
                 f"no space or quota is left to write this ({error.strerror})",
                 file=path,
-                remedy="Free space on that filesystem or point `paths` elsewhere, then start again: finished work is kept",
+                remedy="Free space there or point `paths` elsewhere, then start again: finished work is kept",
             ) from error
         if error.errno in _REFUSED:
             raise BadInput(
@@ -49,32 +49,41 @@ def new_file(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             sync(temporary)
-            os.replace(temporary, path)
+            temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
         sync(path.parent)
 
 
 @contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory beside `path`; on success it becomes `path` in one step, else it is removed.
+def new_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary directory beside `path`; when the work is done it becomes `path`, else it is removed.
 
-    Where `path` is there already when the work ends, that one stays: content-addressed directories are all alike.
+    Where `path` is there already when the work ends, that one stays (content-addressed directories are all alike),
+    or, with `replace`, makes way and is removed only after the new one is in place.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    unique = uuid.uuid4().hex[:12]
+    temporary, old = path.with_name(f".{path.name}.{unique}.tmp"), path.with_name(f".{path.name}.{unique}.old")
     with explained_os_errors(path):
         temporary.mkdir(parents=True)
         try:
             yield temporary
-            for file in temporary.rglob("*"):
-                sync(file)
+            for entry in temporary.rglob("*"):
+                if not entry.is_symlink():
+                    sync(entry)
+            if replace and path.is_dir():
+                path.rename(old)
             try:
-                os.rename(temporary, path)
+                temporary.rename(path)
             except OSError:
                 if not path.is_dir():
                     raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            if path.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+            elif old.is_dir():
+                old.rename(path)
         sync(path.parent)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any
 
 from fleetcraft.ground.digests import canonical_json
 from fleetcraft.ground.errors import Damaged, PurgedScratch
@@ -21,7 +22,7 @@ Record = dict[str, Any]
 def write_records(path: Path, records: Iterable[Record]) -> None:
     """Write `records` and their seal to `path`, whole or not at all; holds one record in memory at a time."""
     digest, count = hashlib.sha256(), 0
-    with new_file(path) as temporary, open(temporary, "wb") as file:
+    with new_file(path) as temporary, temporary.open("wb") as file:
         for record in records:
             line = (canonical_json(record) + "\n").encode()
             digest.update(line)

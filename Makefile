@@ -1,0 +1,52 @@
+# make demo    set up and run the demo campaign to its report
+# make test    set up and pass all tests
+# make check   lint, types and unit tests, in under two minutes once set up
+# make envs    build the tool chains under .envs as envs/*.yaml defines them
+# make lock    resolve requirements.lock anew from pyproject.toml
+# make format  rewrite Python and Snakemake files in the project's style
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+
+.PHONY: demo test check envs lock format schema clean
+.DELETE_ON_ERROR:
+
+demo: .venv/complete envs
+	$(BIN)/snakemake
+	$(BIN)/snakemake --report results/work/demo/report.html
+	@$(BIN)/fleetcraft summary
+
+test: check envs
+	$(BIN)/pytest tests/workflow tests/pipelines
+
+check: .venv/complete
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/snakemake --lint
+	$(BIN)/pytest tests/unit
+
+envs: .venv/complete
+	$(BIN)/fleetcraft env diffusion vbench
+
+.venv/complete: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+lock:
+	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --output-file requirements.lock
+
+schema: .venv/complete
+	$(BIN)/fleetcraft schema > config/schema.json
+
+format: .venv/complete
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+
+clean:
+	rm -rf .venv .envs .snakemake results

@@ -1,0 +1,102 @@
+# Needs: all manifests. Makes: tables and figures, which enter Snakemake's report.
+
+
+rule tables:
+    """Compute every table from the records alone."""
+    input:
+        plan=PATHS.plan,
+        latents=manifests("latents"),
+        videos=manifests("videos"),
+        scores=manifests("scores"),
+    output:
+        scores=report(
+            PATHS.table("scores"),
+            caption="../resources/report/scores.rst",
+            category="Tables",
+            labels={"table": "scores by arm"},
+        ),
+        paired=report(
+            PATHS.table("paired"),
+            caption="../resources/report/paired.rst",
+            category="Tables",
+            labels={"table": "differences to the baseline"},
+        ),
+        compute=report(
+            PATHS.table("compute"),
+            caption="../resources/report/compute.rst",
+            category="Tables",
+            labels={"table": "transformer blocks computed"},
+        ),
+        samples=report(
+            PATHS.table("samples"),
+            caption="../resources/report/samples.rst",
+            category="Tables",
+            labels={"table": "every sample"},
+        ),
+    log:
+        PATHS.log("tables"),
+    benchmark:
+        PATHS.benchmark("tables")
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    message:
+        "Compute the tables"
+    script:
+        "../scripts/tables.py"
+
+
+rule score_figure:
+    """Draw every video's score in one dimension, arms side by side."""
+    input:
+        scores=score_manifests_of_dimension,
+    output:
+        report(
+            PATHS.score_figure("{dimension}"),
+            caption="../resources/report/score_figure.rst",
+            category="Figures",
+            labels={"dimension": "{dimension}"},
+        ),
+    log:
+        PATHS.log("score_figure", "{dimension}"),
+    benchmark:
+        PATHS.benchmark("score_figure", "{dimension}")
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        arms=PLAN.arms,
+    message:
+        "Draw {wildcards.dimension}"
+    script:
+        "../scripts/score_figure.py"
+
+
+rule contact_sheet:
+    """Lay out frames of an arm's videos, the same prompts in every arm."""
+    input:
+        video_manifests_of_arm,
+    output:
+        report(
+            PATHS.contact_sheet("{arm}"),
+            caption="../resources/report/contact_sheet.rst",
+            category="Contact sheets",
+            labels={"arm": "{arm}"},
+        ),
+    log:
+        PATHS.log("contact_sheet", "{arm}"),
+    benchmark:
+        PATHS.benchmark("contact_sheet", "{arm}")
+    conda:
+        "../envs/diffusion.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    message:
+        "Lay out the contact sheet of {wildcards.arm}"
+    script:
+        "../scripts/contact_sheet.py"

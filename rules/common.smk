@@ -1,0 +1,107 @@
+# The plan of the campaign, and the functions that connect its stages; from the configuration alone.
+
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+# Last on the path: an installed module is never hidden by a rule's script of the same name.
+sys.path.append(str(Path(workflow.basedir) / "scripts"))
+
+from fleetcraft.cli.summary import summary_text
+from fleetcraft.evidence.archive import manifests_of
+from fleetcraft.experiment.config import plan_of
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.dimensions import DIMENSIONS
+
+try:
+    PLAN, RUNTIME = plan_of(config, workflow.configfiles)
+except FleetcraftError as error:
+    raise WorkflowError(str(error)) from None
+
+PATHS = PLAN.paths
+GPUS = 1 if PLAN.experiment.stack.device == "cuda" else 0
+
+
+wildcard_constraints:
+    arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+    model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+    dimension="|".join(DIMENSIONS),
+    shard=r"all|s[0-9]+(-[0-9]+)?(-p[01]+)?",
+
+
+def model_of_arm(wildcards):
+    """The record of the arm's model."""
+    return PATHS.model(PLAN.experiment.arms[wildcards.arm].model)
+
+
+def video_manifests(arms):
+    """The manifests of the videos of some arms."""
+    return [PATHS.videos(arm, shard) for arm in arms for shard in PLAN.shards]
+
+
+def video_manifests_of_arm(wildcards):
+    """The manifests of one arm's videos."""
+    return video_manifests([wildcards.arm])
+
+
+def scored_videos(wildcards):
+    """The manifests that a score job reads: its shard's, and the baseline's where the dimension compares with it."""
+    arms = [wildcards.arm]
+    if DIMENSIONS[wildcards.dimension].pairwise:
+        arms.append(PLAN.baseline)
+    return [PATHS.videos(arm, wildcards.shard) for arm in arms]
+
+
+def score_manifests(dimensions):
+    """The manifests of the scores of all arms in some dimensions."""
+    return [
+        PATHS.scores(arm, dimension, shard)
+        for arm in PLAN.arms
+        for dimension in dimensions
+        for shard in PLAN.scored_shards(arm, dimension)
+    ]
+
+
+def all_score_manifests():
+    """The manifests of all scores."""
+    return score_manifests(PLAN.dimensions)
+
+
+def score_manifests_of_dimension(wildcards):
+    """The manifests of all arms' scores in one dimension."""
+    return score_manifests([wildcards.dimension])
+
+
+def manifests(kind):
+    """All manifests that hold records of one kind."""
+    return [str(manifest) for manifest in manifests_of(PLAN)[kind]]
+
+
+# Digests of what decides a job's result: Snakemake runs a job again when its digest changes, and only then.
+
+
+def generate_digest(wildcards):
+    return PLAN.generate_digest(wildcards.arm, wildcards.shard)
+
+
+def encode_digest(wildcards):
+    return PLAN.encode_digest(wildcards.arm, wildcards.shard)
+
+
+def score_digest(wildcards):
+    return PLAN.score_digest(wildcards.arm, wildcards.dimension, wildcards.shard)
+
+
+def model_digest(wildcards):
+    return PLAN.models[wildcards.model].digest
+
+
+def score_conda(wildcards):
+    """The definition of the tool chain that computes a dimension."""
+    return f"../envs/{DIMENSIONS[wildcards.dimension].toolchain}.yaml"
+
+
+def show_summary():
+    """Print the campaign's tables, and where everything is."""
+    print(summary_text(PLAN))

@@ -1,0 +1,28 @@
+# Needs: the manifest of a shard's latents. Makes: the frames of those samples whose video the store lacks.
+
+
+rule decode:
+    """Decode latents to frames, streamed; the frames last until they are encoded."""
+    input:
+        model=ancient(model_of_arm),
+        latents=PATHS.latents("{arm}", "{shard}"),
+    output:
+        frames=temp(directory(PATHS.frames("{arm}", "{shard}"))),
+    log:
+        PATHS.log("decode", "{arm}", "{shard}"),
+    benchmark:
+        PATHS.benchmark("decode", "{arm}", "{shard}")
+    conda:
+        "../envs/diffusion.yaml"
+    threads: 1
+    resources:
+        gpus=GPUS,
+        mem_mb=4000,
+        runtime=120,
+    params:
+        # The encoder's settings too: which frames are wanted depends on which videos are there.
+        digest=encode_digest,
+    message:
+        "Decode {wildcards.arm} {wildcards.shard}"
+    script:
+        "../scripts/decode.py"

@@ -1,0 +1,46 @@
+# Needs: the frames of a shard. Makes: videos in the store, the manifest of a shard's videos, and an arm's view of them.
+
+
+rule encode:
+    """Encode frames with the experiment's one encoder, and check every video."""
+    input:
+        frames=PATHS.frames("{arm}", "{shard}"),
+    output:
+        manifest=PATHS.videos("{arm}", "{shard}"),
+    log:
+        PATHS.log("encode", "{arm}", "{shard}"),
+    benchmark:
+        PATHS.benchmark("encode", "{arm}", "{shard}")
+    conda:
+        "../envs/diffusion.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=60,
+    params:
+        digest=encode_digest,
+    message:
+        "Encode {wildcards.arm} {wildcards.shard}"
+    script:
+        "../scripts/encode.py"
+
+
+rule views:
+    """Link an arm's videos under the names that people and VBench expect."""
+    input:
+        video_manifests_of_arm,
+    output:
+        PATHS.view_index("{arm}"),
+    log:
+        PATHS.log("views", "{arm}"),
+    benchmark:
+        PATHS.benchmark("views", "{arm}")
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=500,
+        runtime=10,
+    message:
+        "Link the videos of {wildcards.arm}"
+    script:
+        "../scripts/views.py"

@@ -1,0 +1,27 @@
+# Needs: the arm's model. Makes: latents in the store, and the manifest of a shard's latents.
+
+
+rule generate:
+    """Denoise to latents those samples of a shard that the store lacks."""
+    input:
+        # Ancient: what a model is stands in the digest; the same model built anew makes nothing stale.
+        model=ancient(model_of_arm),
+    output:
+        manifest=PATHS.latents("{arm}", "{shard}"),
+    log:
+        PATHS.log("generate", "{arm}", "{shard}"),
+    benchmark:
+        PATHS.benchmark("generate", "{arm}", "{shard}")
+    conda:
+        "../envs/diffusion.yaml"
+    threads: 1
+    resources:
+        gpus=GPUS,
+        mem_mb=4000,
+        runtime=240,
+    params:
+        digest=generate_digest,
+    message:
+        "Generate {wildcards.arm} {wildcards.shard}"
+    script:
+        "../scripts/generate.py"

@@ -1,0 +1,163 @@
+"""The tables of a campaign, from its plan and its records; the same records give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleetcraft.analysis.statistics import Mean, mean_over_prompts
+from fleetcraft.ground.errors import Damaged
+from fleetcraft.ground.records import Record, read_records
+
+TABLES = ("scores", "paired", "compute", "samples")
+
+
+@dataclass
+class Results:
+    """Records by what they are about: arm, prompt and seed.
+
+    plan : the document of `plan.json`.
+    """
+
+    plan: dict[str, Any]
+    latents: dict[tuple[str, str, int], Record] = field(default_factory=dict)
+    videos: dict[tuple[str, str, int], Record] = field(default_factory=dict)
+    scores: dict[str, dict[tuple[str, str, int], Record]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Sort records in; a second one about the same thing is an error, not a choice."""
+        for record in records:
+            about = (record["arm"], record["prompt"], record["seed"])
+            kind = record["kind"]
+            place = self.scores[record["dimension"]] if kind == "scores" else getattr(self, kind)
+            if about in place:
+                raise Damaged(
+                    f"there are two {kind} records for arm {about[0]!r}, prompt {about[1]!r}, seed {about[2]}",
+                    remedy="Delete the manifests of this arm and start again",
+                )
+            place[about] = record
+
+    @property
+    def arms(self) -> list[str]:
+        return list(self.plan["conditions"])
+
+    @property
+    def dimensions(self) -> list[str]:
+        return list(self.plan["scorers"])
+
+    def values(self, arm: str, dimension: str) -> dict[tuple[str, int], float]:
+        """(prompt, seed) → score, in the order of the plan's prompts and seeds."""
+        records = self.scores[dimension]
+        return {
+            (prompt["text"], seed): records[arm, prompt["text"], seed]["value"]
+            for prompt in self.plan["prompts"]
+            for seed in self.plan["seeds"]
+            if (arm, prompt["text"], seed) in records
+        }
+
+
+def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Results:
+    """The results in some manifests; `plan` is the plan's document."""
+    results = Results(plan)
+    for manifest in manifests:
+        results.add(read_records(Path(manifest)))
+    return results
+
+
+def make_tables(results: Results) -> dict[str, str]:
+    """Name → CSV text, for each of `TABLES`."""
+    return {
+        "scores": _scores(results),
+        "paired": _paired(results),
+        "compute": _compute(results),
+        "samples": _samples(results),
+    }
+
+
+def _scores(results: Results) -> str:
+    rows = []
+    for arm in results.arms:
+        for dimension in results.dimensions:
+            values = results.values(arm, dimension)
+            if values:
+                rows.append([arm, dimension, len(values), *_interval(mean_over_prompts(_by_prompt(values)))])
+    return _csv(["arm", "dimension", "videos", "mean", "low", "high"], rows)
+
+
+def _paired(results: Results) -> str:
+    """Differences to the baseline, pair by pair of the same prompt and seed."""
+    baseline, rows = results.plan["baseline"], []
+    for arm in results.arms:
+        for dimension in results.dimensions:
+            ours, theirs = results.values(arm, dimension), results.values(baseline, dimension)
+            differences = {about: ours[about] - theirs[about] for about in ours if about in theirs}
+            if arm != baseline and differences:
+                interval = _interval(mean_over_prompts(_by_prompt(differences)))
+                rows.append([arm, baseline, dimension, len(differences), *interval])
+    return _csv(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
+
+
+def _compute(results: Results) -> str:
+    """What the transformer did, counted and not timed: a bulk campaign says nothing about latency."""
+    rows = []
+    for arm in results.arms:
+        works = [record["work"] for (owner, _, _), record in results.latents.items() if owner == arm]
+        computed = sum(work["blocks_computed"] for work in works)
+        possible = sum(work["blocks_possible"] for work in works)
+        forwards = sum(work["forwards"] for work in works)
+        if works:
+            rows.append(
+                [
+                    arm,
+                    len(works),
+                    _number(forwards / len(works)),
+                    _number(computed / len(works)),
+                    _number(computed / possible),
+                ]
+            )
+    return _csv(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks"], rows)
+
+
+def _samples(results: Results) -> str:
+    rows = []
+    for arm in results.arms:
+        for prompt in results.plan["prompts"]:
+            for seed in results.plan["seeds"]:
+                about = (arm, prompt["text"], seed)
+                if about not in results.videos:
+                    continue
+                video = results.videos[about]
+                scores = [results.scores[dimension].get(about) for dimension in results.dimensions]
+                rows.append(
+                    [arm, prompt["text"], seed, video["sample"], video["sha256"]]
+                    + ["" if score is None else _number(score["value"]) for score in scores]
+                )
+    return _csv(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
+
+
+def _by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:
+    grouped: dict[str, list[float]] = defaultdict(list)
+    for (prompt, _), value in values.items():
+        grouped[prompt].append(value)
+    return grouped
+
+
+def _interval(mean: Mean) -> list[str]:
+    return [_number(mean.value), *("" if bound is None else _number(bound) for bound in (mean.low, mean.high))]
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}"
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

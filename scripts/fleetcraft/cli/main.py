@@ -1,0 +1,41 @@
+"""The command line. Each command is a module with `register`; its work is imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from fleetcraft import __version__
+from fleetcraft.cli import audit, environments, plan, schema, stage, summary, verify
+from fleetcraft.ground.errors import FleetcraftError
+
+COMMANDS = (plan, summary, audit, verify, stage, environments, schema)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="fleetcraft",
+        description="Video-generation campaigns, from an experiment file to evidence. "
+        "`snakemake` runs a campaign; these commands look at one, repair it and check it.",
+    )
+    parser.add_argument("--version", action="version", version=f"fleetcraft {__version__}")
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.register(subparsers)
+    chosen = parser.parse_args(arguments)
+    try:
+        return int(chosen.run(chosen))
+    except FleetcraftError as error:
+        print(f"fleetcraft: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of a pipe has left, as `head` does. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

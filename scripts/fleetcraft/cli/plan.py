@@ -1,0 +1,109 @@
+"""`fleetcraft plan`: what a campaign would compute, and what of it is there already."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetcraft.cli.common import Subparsers, add_experiment, bytes_text, load_plan
+
+if TYPE_CHECKING:
+    from fleetcraft.experiment.plan import Plan
+
+_VIDEO_BYTES_PER_PIXEL = 0.06
+"""A rule of thumb for H.264 at CRF 18: half a bit a pixel."""
+
+_RECORD_BYTES = 2_000
+
+
+def register(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "plan",
+        help="what a campaign would compute",
+        description="Print what a campaign would compute: samples, shards, jobs a stage, what the store already has, "
+        "and how many bytes go to which filesystem. Nothing is run or written.",
+    )
+    add_experiment(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    plan = load_plan(chosen)
+    print(plan_text(plan))
+    return 0
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for people."""
+    video, seeds = plan.experiment.video, len(plan.experiment.seeds)
+    sizes = [len(shard) for shard in plan.shards.values()]
+    lines = [
+        f"{plan.experiment.name}: {plan.sample_count:,} samples = "
+        f"{len(plan.arms)} arms × {len(plan.prompts):,} prompts × {seeds} seeds",
+        f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
+        f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
+        f"  shards   {len(sizes):,} an arm, of {min(sizes)} to {max(sizes)} samples",
+        f"  scores   {', '.join(plan.dimensions)}",
+        "",
+        "jobs of a campaign from nothing",
+        *(f"  {rule:<14}{count:>9,}" for rule, count in plan.jobs.items()),
+        f"  {'in all':<14}{sum(plan.jobs.values()):>9,}",
+        "",
+        "already in the store",
+        *_store_lines(plan),
+        "",
+        "estimated bytes",
+        *_bytes_lines(plan, max(sizes)),
+    ]
+    return "\n".join(lines)
+
+
+def _store_lines(plan: Plan) -> list[str]:
+    from fleetcraft.store.store import Store
+
+    store = Store(plan.paths.store)
+    present = {kind: store.keys(kind) for kind in ("latents", "videos", "scores")}
+    wanted = dict.fromkeys(present, 0)
+    found = dict.fromkeys(present, 0)
+    for sample in plan.all_samples():
+        keys = {"latents": sample.sample_id, "videos": plan.video_key(sample)}
+        for kind, key in keys.items():
+            wanted[kind] += 1
+            found[kind] += key in present[kind]
+    for arm in plan.arms:
+        for dimension in plan.dimensions:
+            for shard in plan.scored_shards(arm, dimension):
+                for sample in plan.scored_samples(arm, dimension, shard):
+                    wanted["scores"] += 1
+                    found["scores"] += plan.score_key(sample, dimension) in present["scores"]
+    return [f"  {kind:<9}{found[kind]:>9,} of {wanted[kind]:,}" for kind in present]
+
+
+def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
+    video = plan.experiment.video
+    pixels = video.width * video.height * video.frames
+    per_arm = len(plan.prompts) * len(plan.experiment.seeds)
+    latents = sum(prod(plan.latent_shape[arm.model]) * 4 * per_arm for arm in plan.experiment.arms.values())
+    videos = pixels * _VIDEO_BYTES_PER_PIXEL * plan.sample_count
+    frames = pixels * 3 * largest_shard
+    records = _RECORD_BYTES * plan.sample_count * (2 + len(plan.dimensions))
+    lines = []
+    for root, path, size, what in (
+        (
+            "scratch",
+            plan.paths.scratch_root,
+            latents + videos + records,
+            f"latents {bytes_text(latents)}, videos about {bytes_text(videos)}",
+        ),
+        ("work", plan.paths.work_root, records, "records, tables, figures; never videos"),
+    ):
+        existing = next(parent for parent in (Path(path).absolute(), *Path(path).absolute().parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        lines.append(f"  {root:<9}{bytes_text(size):>9}   {bytes_text(free)} free at {path} ({what})")
+    lines.append(
+        f"  {'':<9}{bytes_text(frames):>9}   more on scratch for each decode that runs, until its shard is encoded"
+    )
+    return lines

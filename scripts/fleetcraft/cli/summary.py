@@ -1,0 +1,84 @@
+"""A campaign's results at a glance: a short table, and where everything is."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
+
+if TYPE_CHECKING:
+    from fleetcraft.experiment.plan import Plan
+
+
+def register(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "summary",
+        help="results at a glance",
+        description="Print a campaign's results as a short table, and where its report, videos and evidence are.",
+    )
+    add_experiment(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    print(summary_text(load_plan(chosen)))
+    return 0
+
+
+def summary_text(plan: Plan) -> str:
+    """The summary as plain text; it says so where the campaign isn't finished."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    scores, paired = _rows(plan, "scores"), _rows(plan, "paired")
+    compute = {row["arm"]: row for row in _rows(plan, "compute")}
+    if not scores:
+        return f"{plan.experiment.name}: no tables yet; `snakemake` makes them"
+    table = Table(box=box.SIMPLE_HEAD, title=f"{plan.experiment.name}: mean [95 % interval]", title_justify="left")
+    for column in ("arm", "videos", "transformer blocks"):
+        table.add_column(column, justify="left" if column == "arm" else "right")
+    for dimension in plan.dimensions:
+        table.add_column(dimension, justify="right")
+        if any(row["dimension"] == dimension for row in paired):
+            table.add_column(f"Δ to {plan.baseline}", justify="right")
+    for arm in plan.arms:
+        cells = [arm, compute[arm]["videos"], f"{float(compute[arm]['share_of_blocks']):.0%}"]
+        for dimension in plan.dimensions:
+            cells.append(_cell(scores, arm, dimension, "mean", ".4f"))
+            if any(row["dimension"] == dimension for row in paired):
+                cells.append(_cell(paired, arm, dimension, "mean_difference", "+.1e"))
+        table.add_row(*cells)
+    places = Table(box=None, show_header=False, pad_edge=False)
+    report = Path(plan.paths.report)
+    places.add_row("report", str(report) if report.exists() else f"snakemake --report {report}")
+    places.add_row("videos", f"{plan.paths.views('ARM')}/")
+    places.add_row("figures", f"{plan.paths.work}/figures/")
+    places.add_row("tables", f"{plan.paths.work}/tables/")
+    places.add_row("evidence", f"{plan.paths.evidence}/   (check it: fleetcraft verify {plan.paths.evidence})")
+    text = io.StringIO()
+    console = Console(file=text, width=160)
+    console.print(table)
+    console.print(places)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def _rows(plan: Plan, table: str) -> list[dict[str, str]]:
+    file = Path(plan.paths.table(table))
+    if not file.is_file():
+        return []
+    with file.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _cell(rows: Sequence[dict[str, str]], arm: str, dimension: str, field: str, style: str) -> str:
+    row = next((row for row in rows if row["arm"] == arm and row["dimension"] == dimension), None)
+    if row is None:
+        return "–"
+    interval = f" [{float(row['low']):{style}}, {float(row['high']):{style}}]" if row["low"] else ""
+    return f"{float(row[field]):{style}}{interval}"

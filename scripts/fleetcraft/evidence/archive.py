@@ -1,0 +1,84 @@
+"""Make a campaign's evidence directory.
+
+    plan.json, experiment.yaml     what was to be computed
+    records/*.jsonl                every artifact's record: digests, timings, peaks, versions, host
+    tables/, figures/              what was concluded
+    environment/                   the lock file and the tool chains' definitions
+    source.json                    the revision of the source, and the digest of every file of it
+    manifest-sha256.txt            the digest of every file above, as `sha256sum --check` reads it
+
+Never the videos: their digests are in the records, and stable seeds on the same stack make them again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+from fleetcraft.evidence.source import source_revision
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.digests import sha256_file
+from fleetcraft.ground.files import new_directory, write_text
+from fleetcraft.ground.records import Record, read_records, write_records
+from fleetcraft.ground.repository import ENVIRONMENTS, ROOT
+
+MANIFEST = "manifest-sha256.txt"
+LOCK = ROOT / "requirements.lock"
+
+
+def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path]) -> None:
+    """Gather the evidence of a finished campaign under `plan.paths.evidence`.
+
+    The digest of its manifest, which stands for all of it, is written last, beside the directory.
+    """
+    evidence = Path(plan.paths.evidence)
+    with new_directory(evidence, replace=True) as directory:
+        (directory / "plan.json").write_text(json.dumps(plan.document(), indent=1, ensure_ascii=False) + "\n")
+        experiment = plan.experiment.model_dump(mode="json")
+        (directory / "experiment.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False, allow_unicode=True))
+        for kind, manifests in manifests_of(plan).items():
+            write_records(directory / f"records/{kind}.jsonl", _all_records(manifests))
+        _copy(tables, directory / "tables")
+        _copy(figures, directory / "figures")
+        _copy([LOCK, *sorted(ENVIRONMENTS.glob("*.yaml"))], directory / "environment")
+        (directory / "source.json").write_text(json.dumps(source_revision(ROOT), indent=1) + "\n")
+        lines = [
+            f"{sha256_file(file)}  {file.relative_to(directory)}\n"
+            for file in sorted(directory.rglob("*"))
+            if file.is_file()
+        ]
+        (directory / MANIFEST).write_text("".join(lines))
+    digest = sha256_file(evidence / MANIFEST)
+    write_text(Path(plan.paths.evidence_digest), f"{digest}  {evidence.name}/{MANIFEST}\n")
+
+
+def manifests_of(plan: Plan) -> dict[str, list[Path]]:
+    """Kind of record → the manifests that hold them."""
+    paths, arms, shards = plan.paths, plan.arms, list(plan.shards)
+    used = sorted({plan.experiment.arms[arm].model for arm in arms})
+    return {
+        "models": [Path(paths.model(model)) for model in used],
+        "latents": [Path(paths.latents(arm, shard)) for arm in arms for shard in shards],
+        "videos": [Path(paths.videos(arm, shard)) for arm in arms for shard in shards],
+        "scores": [
+            Path(paths.scores(arm, dimension, shard))
+            for arm in arms
+            for dimension in plan.dimensions
+            for shard in plan.scored_shards(arm, dimension)
+        ],
+    }
+
+
+def _all_records(manifests: Iterable[Path]) -> Iterator[Record]:
+    for manifest in manifests:
+        yield from read_records(manifest)
+
+
+def _copy(files: Iterable[Path], directory: Path) -> None:
+    directory.mkdir()
+    for file in files:
+        shutil.copyfile(file, directory / file.name)

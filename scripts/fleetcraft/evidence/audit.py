@@ -1,0 +1,90 @@
+"""Compare what manifests promise with what scratch holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.errors import Damaged, PurgedScratch
+from fleetcraft.ground.records import read_records
+from fleetcraft.stages.describe import model_directory
+from fleetcraft.store.store import Store
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is gone or damaged.
+
+    manifest : the file to remove so that its job runs again.
+    artifact : (kind, key) of the artifact in the store, where the finding is about one.
+    """
+
+    problem: str
+    manifest: Path
+    artifact: tuple[str, str] | None = None
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def audit(plan: Plan, *, digests: bool = False) -> list[Finding]:
+    """Everything that is gone or damaged; with `digests`, every file is read.
+
+    Latents whose video is there have done their work: that they are gone is no finding.
+    """
+    return [*_models(plan), *_artifacts(plan, digests)]
+
+
+def repair(plan: Plan, findings: Sequence[Finding]) -> None:
+    """Remove the manifests concerned, and the damaged artifacts, so that Snakemake makes them again."""
+    store = Store(plan.paths.store)
+    for finding in findings:
+        if finding.artifact is not None:
+            store.discard(*finding.artifact)
+        finding.manifest.unlink(missing_ok=True)
+
+
+def _models(plan: Plan) -> Iterator[Finding]:
+    for name, source in plan.models.items():
+        record, directory = Path(plan.paths.model(name)), Path(model_directory(plan, name))
+        if source.path is None and record.is_file() and not directory.is_dir():
+            yield Finding(f"gone: {directory} (the model {name!r})", record)
+
+
+def _artifacts(plan: Plan, digests: bool) -> Iterator[Finding]:
+    store = Store(plan.paths.store)
+    for arm in plan.arms:
+        for shard in plan.shards:
+            needed = set()
+            for sample in plan.samples(arm, shard):
+                if store.find("videos", plan.video_key(sample)) is None:
+                    needed.add(sample.sample_id)
+            yield from _manifest(store, "videos", Path(plan.paths.videos(arm, shard)), digests)
+            for finding in _manifest(store, "latents", Path(plan.paths.latents(arm, shard)), digests):
+                if finding.artifact is None or finding.artifact[1] in needed:
+                    yield finding
+            for dimension in plan.dimensions:
+                manifest = Path(plan.paths.scores(arm, dimension, shard))
+                yield from _manifest(store, "scores", manifest, digests)
+
+
+def _manifest(store: Store, kind: str, manifest: Path, digests: bool) -> Iterator[Finding]:
+    if not manifest.is_file():
+        return  # not made yet, or removed: Snakemake sees that by itself
+    try:
+        records = read_records(manifest)
+    except Damaged as error:
+        yield Finding(f"damaged: {error}", manifest)
+        return
+    for record in records:
+        key = record["key"]
+        about = f"arm {record['arm']!r}, prompt {record['prompt']!r}, seed {record['seed']}"
+        if store.find(kind, key) is None:
+            yield Finding(f"gone: {store.record_file(kind, key)} or its file ({kind}, {about})", manifest, (kind, key))
+        elif digests and kind != "scores":
+            try:
+                store.verified(kind, key)
+            except (Damaged, PurgedScratch) as error:
+                yield Finding(f"damaged: {error.file} ({error.problem}; {about})", manifest, (kind, key))

@@ -1,0 +1,89 @@
+"""Check an evidence directory, needing nothing but the directory.
+
+Every file has the digest of the manifest and none is beside it; every record file is whole; every planned sample has
+its records, and its id is the digest of its condition, prompt and seed; and the tables follow from the records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fleetcraft.analysis.tables import TABLES, Results, make_tables, read_results
+from fleetcraft.evidence.archive import MANIFEST
+from fleetcraft.experiment.plan import sample_id
+from fleetcraft.ground.digests import key_of, sha256_file
+from fleetcraft.ground.errors import BadInput, FleetcraftError
+
+_KINDS = ("latents", "videos", "scores")
+
+
+def verify(directory: Path) -> Iterator[str]:
+    """Yield what is wrong, one sentence a finding; nothing where all is well.
+
+    Raises BadInput where this is no evidence directory at all.
+    """
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        raise BadInput(
+            f"this is no evidence directory: it has no {MANIFEST}",
+            file=directory,
+            remedy="Name the directory `evidence` under a campaign's work directory",
+        )
+    seal = directory.with_suffix(".sha256")
+    if seal.is_file() and seal.read_text().partition("  ")[0] != sha256_file(manifest):
+        yield f"changed: {MANIFEST} (its SHA-256 is not the one in {seal.name} beside the directory)"
+    broken = list(_check_digests(directory, manifest))
+    yield from broken
+    if any(finding.startswith(("missing", "changed")) for finding in broken):
+        return  # what follows would only repeat it in other words
+    try:
+        plan: dict[str, Any] = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
+        results = read_results(plan, [directory / f"records/{kind}.jsonl" for kind in _KINDS])
+    except FleetcraftError as error:
+        yield str(error)
+        return
+    yield from _check_samples(plan, results)
+    tables = make_tables(results)
+    for name in TABLES:
+        if (directory / f"tables/{name}.csv").read_text(encoding="utf-8") != tables[name]:
+            yield f"underived: tables/{name}.csv is not what the records give"
+
+
+def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
+    listed = {}
+    for line in manifest.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        listed[name] = digest
+    for name, digest in listed.items():
+        file = directory / name
+        if not file.is_file():
+            yield f"missing: {name}"
+        elif sha256_file(file) != digest:
+            yield f"changed: {name} (its SHA-256 is not the one in {MANIFEST})"
+    for file in sorted(directory.rglob("*")):
+        name = str(file.relative_to(directory))
+        if file.is_file() and name != MANIFEST and name not in listed:
+            yield f"unlisted: {name}"
+
+
+def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
+    for arm, condition in plan["conditions"].items():
+        condition_key = key_of(condition)
+        for prompt in plan["prompts"]:
+            for seed in plan["seeds"]:
+                about = (arm, prompt["text"], seed)
+                expected = sample_id(condition_key, prompt["text"], seed)
+                for kind in ("latents", "videos"):
+                    record = getattr(results, kind).get(about)
+                    if record is None:
+                        yield f"incomplete: no {kind} record for arm {arm!r}, prompt {prompt['text']!r}, seed {seed}"
+                    elif record["sample"] != expected:
+                        yield f"mismatched: a {kind} record is of sample {record['sample']}, planned was {expected}"
+    for dimension, records in results.scores.items():
+        for about, record in records.items():
+            video = results.videos.get(about)
+            if video is None or video["key"] != record["video"]:
+                yield f"mismatched: {dimension} of sample {record['sample']} is not of the recorded video"

@@ -1,0 +1,36 @@
+"""Snakemake's configuration: the experiment, and beside it what a profile says of this site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleetcraft.experiment.load import validate
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a profile's `config:` may add to an experiment. None of it decides pixels or scores.
+
+    toolchains : name of a tool chain → its Python, where it isn't the one that `make` built.
+    """
+
+    toolchains: dict[str, str] = field(default_factory=dict)
+
+
+def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tuple[Plan, Runtime]:
+    """The plan and the site's settings in Snakemake's `config`, which was read from `files`."""
+    document = dict(config)
+    toolchains = document.pop("toolchains", {})
+    if not isinstance(toolchains, dict) or not all(isinstance(path, str) for path in toolchains.values()):
+        raise BadInput(
+            "this must map names of tool chains to the paths of Pythons",
+            key="toolchains",
+            value=toolchains,
+            remedy="Correct it in the profile, as profiles/README.md shows",
+        )
+    return Plan(validate(document, files)), Runtime(toolchains)

@@ -1,0 +1,226 @@
+"""What an experiment file may say.
+
+These models are the single source: `config/schema.json` is generated from them, and errors name their keys. Only what
+decides pixels and scores belongs here; threads, memory and partitions belong to profiles.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections import Counter
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from fleetcraft.ground.errors import nearest
+from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.scoring.dimensions import DIMENSIONS
+
+T = TypeVar("T")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+"""A name that is also a directory: letters, digits, underscore, dot and hyphen."""
+
+
+def _this_machine() -> Literal["x86_64", "aarch64"]:
+    return "aarch64" if platform.machine() in {"aarch64", "arm64"} else "x86_64"
+
+
+class Model(BaseModel):
+    """Strict about unknown keys and about types: a typo must never become a default."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Roots(Model):
+    """Where a campaign may write. Environment variables are expanded; relative paths start at the working directory."""
+
+    scratch: str = Field(description="Fast, large, may be purged: the store, manifests, frames, logs")
+    work: str = Field(description="Small and lasting: plan, tables, figures, report, evidence")
+
+
+class Stack(Model):
+    """The pinned software and hardware that make the samples: declared here, verified where a stage runs."""
+
+    environment: Literal["envs/diffusion.yaml"] = Field(
+        "envs/diffusion.yaml", description="The definition of the tool chain that generates, decodes and encodes"
+    )
+    device: Literal["cpu", "cuda"] = Field("cuda", description="Device class that denoises and decodes")
+    machine: Literal["x86_64", "aarch64"] = Field(
+        default_factory=_this_machine,
+        description="Processor architecture of the nodes, which decides the ffmpeg binary; by default this machine's",
+    )
+
+
+class Source(Model):
+    """Where a model comes from: built from a seed (`tiny`), or loaded from a checkpoint's directory (`path`)."""
+
+    tiny: Literal[True] | None = Field(None, description="Build a tiny model with random weights, to try things out")
+    seed: int | None = Field(None, ge=0, description="Seed of the tiny model's weights (default 0)")
+    path: str | None = Field(None, description="Directory of a checkpoint, as diffusers saves it")
+    sha256sums: str | None = Field(
+        None, description="List of its files' SHA-256, as sha256sum prints it (default: SHA256SUMS in the directory)"
+    )
+
+    @model_validator(mode="after")
+    def _either_tiny_or_path(self) -> Source:
+        if (self.tiny is None) == (self.path is None):
+            raise ValueError("give either `tiny: true` or `path: DIRECTORY`")
+        if self.path is None and self.sha256sums is not None:
+            raise ValueError("`sha256sums` goes with `path`")
+        if self.path is not None and self.seed is not None:
+            raise ValueError("`seed` goes with `tiny`")
+        return self
+
+
+class VideoModel(Model):
+    """A model under comparison."""
+
+    family: str = Field(description="Which pipeline loads and runs it", json_schema_extra={"enum": [*sorted(FAMILIES)]})
+    source: Source
+
+    @field_validator("family")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in FAMILIES:
+            raise ValueError(f"no family is named {name!r}. {nearest(name, FAMILIES)}")
+        return name
+
+
+class FirstBlockCache(Model):
+    """Skip the other transformer blocks where the first block's residual hardly changed since the last step."""
+
+    type: Literal["first_block"]
+    threshold: float = Field(gt=0, description="Relative change of the residual below which the blocks are skipped")
+
+
+class Arm(Model):
+    """One condition under comparison."""
+
+    model: str = Field(description="A name under `models`")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "bfloat16", description="Type of the transformer's weights"
+    )
+    steps: int = Field(ge=1, le=1000, description="Denoising steps")
+    guidance: float = Field(5.0, ge=0, description="Scale of classifier-free guidance; 1 and below turn it off")
+    negative_prompt: str = Field("", description="What guidance steers away from")
+    cache: FirstBlockCache | None = Field(None, description="Caching of transformer blocks; null computes all of them")
+
+
+class Prompts(Model):
+    """The prompts of a campaign: a suite that ships with Fleetcraft, or a text file with one prompt a line."""
+
+    suite: Literal["vbench"] | None = Field(None, description="A suite under resources/prompts")
+    dimensions: list[str] | None = Field(None, min_length=1, description="Only the suite's prompts of these dimensions")
+    file: str | None = Field(
+        None, description="A text file with one prompt a line; empty lines and # comments are skipped"
+    )
+    limit: int | None = Field(None, ge=1, description="Only the first so many prompts")
+
+    @model_validator(mode="after")
+    def _either_suite_or_file(self) -> Prompts:
+        if (self.suite is None) == (self.file is None):
+            raise ValueError("give either `suite: vbench` or `file: PROMPTS.txt`")
+        if self.file is not None and self.dimensions is not None:
+            raise ValueError("`dimensions` goes with `suite`")
+        return self
+
+
+class Video(Model):
+    """The geometry of every video of the campaign."""
+
+    width: int = Field(ge=2, description="Pixels")
+    height: int = Field(ge=2, description="Pixels")
+    frames: int = Field(ge=2)
+    fps: int = Field(ge=1, le=240, description="Frames per second, as written into the file")
+
+    @field_validator("width", "height")
+    @classmethod
+    def _even(cls, pixels: int) -> int:
+        if pixels % 2:
+            raise ValueError(f"yuv420p video needs even sizes; use {pixels - 1} or {pixels + 1}")
+        return pixels
+
+
+class Encoder(Model):
+    """The one encoder of the campaign: part of the protocol, not presentation."""
+
+    preset: Name = Field("h264-crf18", description="A preset in resources/encoders.yaml")
+    crf: int | None = Field(
+        None, ge=0, le=51, description="Another constant rate factor than the preset's; lower is better"
+    )
+
+
+class Scoring(Model):
+    """Which scores are computed for every video."""
+
+    dimensions: list[str] = Field(
+        min_length=1, description="Names of dimensions", json_schema_extra={"items": {"enum": [*sorted(DIMENSIONS)]}}
+    )
+
+    @field_validator("dimensions")
+    @classmethod
+    def _known_once(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in DIMENSIONS:
+                raise ValueError(f"{name!r} is no dimension that can be scored. {nearest(name, DIMENSIONS)}")
+        return _without_duplicates(names)
+
+
+class Experiment(Model):
+    """An experiment: everything that decides the pixels and the scores of a campaign."""
+
+    name: Name = Field(description="Names the campaign's directories under scratch and work")
+    paths: Roots
+    stack: Stack = Stack()
+    models: dict[Name, VideoModel] = Field(min_length=1)
+    arms: dict[Name, Arm] = Field(min_length=1)
+    baseline: str = Field(description="The arm that the others are compared with, pair by pair")
+    prompts: Prompts
+    seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1, description="One video a prompt and seed")
+    video: Video
+    encoder: Encoder = Encoder()
+    scoring: Scoring
+    shard_size: int = Field(16, ge=1, le=10_000, description="Samples that one job takes at most")
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_once(cls, seeds: list[int]) -> list[int]:
+        return _without_duplicates(seeds)
+
+    @model_validator(mode="after")
+    def _names_resolve(self) -> Experiment:
+        # Each message opens with the key it is about: a validator of the whole model has no location of its own.
+        for name, arm in self.arms.items():
+            if arm.model not in self.models:
+                raise ValueError(
+                    f"@arms.{name}.model: no model is named {arm.model!r}. {nearest(arm.model, self.models)}"
+                )
+        if self.baseline not in self.arms:
+            raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
+        lowered = Counter(name.lower() for name in self.arms)
+        for name in self.arms:
+            if lowered[name.lower()] > 1:
+                raise ValueError(f"@arms.{name}: two arms differ only in case, which some filesystems can't keep apart")
+        for name in sorted({arm.model for arm in self.arms.values()}):
+            problem = FAMILIES[self.models[name].family].geometry.problem(
+                self.video.width, self.video.height, self.video.frames
+            )
+            if problem is not None:
+                key, text = problem
+                raise ValueError(f"@video.{key}: {text} (model {name!r}, family {self.models[name].family})")
+        return self
+
+
+def split_location(message: str) -> tuple[str | None, str]:
+    """Take the key off a message that opens with `@key: `, as the validators of the whole experiment write it."""
+    match = re.match(r"@(\S+): (.*)", message, re.DOTALL)
+    return (match[1], match[2]) if match else (None, message)
+
+
+def _without_duplicates(values: list[T]) -> list[T]:
+    repeated = [value for value, count in Counter(values).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]!r} is given twice")
+    return values

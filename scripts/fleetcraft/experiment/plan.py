@@ -1,0 +1,269 @@
+"""The plan: the samples of an experiment, their keys, their shards, and what each stage's jobs depend on.
+
+A key is the digest of everything that decides an artifact's bytes, each stage adding its own settings to the key of
+what it reads:
+
+    sample_id = {condition: {model, arm, sampling, batch, stack}, prompt, seed}
+    video     = {sample_id, decode settings, encoder settings with the binary's digest}
+    score     = {video, the baseline's video where the dimension compares with it, dimension, versions of the scorer}
+
+So nothing stale can be reused, and going back to an old setting finds what it made. The stack holds only what can
+touch pixels: a new linter invalidates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from fleetcraft.experiment.models import Experiment
+from fleetcraft.experiment.prompts import Prompt, load_prompts
+from fleetcraft.experiment.shards import Shard, make_shards
+from fleetcraft.experiment.sources import ModelSource, resolve
+from fleetcraft.ground.digests import key_of
+from fleetcraft.ground.paths import Paths
+from fleetcraft.ground.toolchain import Toolchain
+from fleetcraft.media.presets import EncoderSettings, encoder_settings
+from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.scoring.dimensions import DIMENSIONS
+
+STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "safetensors", "accelerate")
+"""The packages whose versions can change a sample's pixels."""
+
+DETERMINISM = {"deterministic_algorithms": True, "cpu_threads": 1, "tf32": False, "attention": "default"}
+"""How the stages that run a model pin what torch would otherwise choose by machine; part of every sample's key."""
+
+BATCH = 1
+"""Samples denoised together. One for all: a batch changes a sample's numbers, so it would be another condition."""
+
+DECODE = {"dtype": "float32", "tiling": False, "slicing": False}
+"""How latents become frames. Tiling and slicing would change pixels."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One (arm, prompt, seed)."""
+
+    arm: str
+    prompt: Prompt
+    seed: int
+    sample_id: str
+
+
+class Plan:
+    """What a campaign computes. Cheap to make; keys of samples are computed as they are asked for.
+
+    Raises
+    ------
+    BadInput, MissingWeights, CorruptWeights : the experiment can't be run, found without any computing.
+    """
+
+    def __init__(self, experiment: Experiment):
+        self.experiment = experiment
+        self.paths = Paths(experiment.paths.scratch, experiment.paths.work, experiment.name)
+        self.prompts = load_prompts(experiment.prompts)
+        self.encoder: EncoderSettings = encoder_settings(
+            experiment.encoder.preset, experiment.stack.machine, experiment.encoder.crf
+        )
+        self.stack: dict[str, Any] = {
+            "packages": Toolchain("diffusion").pinned(STACK_PACKAGES),
+            "device": experiment.stack.device,
+            "determinism": DETERMINISM,
+        }
+        self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
+        shards = make_shards(
+            self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
+        )
+        self.shards: dict[str, Shard[Prompt]] = {shard.name: shard for shard in shards}
+        # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
+        # campaign makes a shard's samples again rather than holding all of them.
+        self.samples: Callable[[str, str], tuple[Sample, ...]] = lru_cache(maxsize=256)(self._make_samples)
+        self._members_key: Callable[[str, str], str] = lru_cache(maxsize=None)(self._make_members_key)
+
+    # ------------------------------------------------------------------ what there is
+
+    @property
+    def arms(self) -> list[str]:
+        return list(self.experiment.arms)
+
+    @property
+    def baseline(self) -> str:
+        return self.experiment.baseline
+
+    @property
+    def dimensions(self) -> list[str]:
+        return self.experiment.scoring.dimensions
+
+    @property
+    def sample_count(self) -> int:
+        return len(self.arms) * len(self.prompts) * len(self.experiment.seeds)
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """Rule → how many jobs a campaign from nothing has."""
+        shards = len(self.arms) * len(self.shards)
+        scored = sum(len(self.scored_shards(arm, name)) for arm in self.arms for name in self.dimensions)
+        models = len({arm.model for arm in self.experiment.arms.values()})
+        return {
+            "plan": 1,
+            "models": models,
+            "generate": shards,
+            "decode": shards,
+            "encode": shards,
+            "views": len(self.arms),
+            "score": scored,
+            "tables": 1,
+            "score_figure": len(self.dimensions),
+            "contact_sheet": len(self.arms),
+            "archive": 1,
+        }
+
+    @property
+    def latent_shape(self) -> dict[str, tuple[int, int, int, int]]:
+        """Model → [channels, frames, height, width] of one sample's latents."""
+        video = self.experiment.video
+        return {
+            name: FAMILIES[model.family].geometry.latent_shape(video.width, video.height, video.frames)
+            for name, model in self.models.items()
+        }
+
+    def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
+        """Those whose prompts were written for `dimension`; all where the prompts are the user's own."""
+        return tuple(sample for sample in self.samples(arm, shard) if self._is_scored(sample.prompt, dimension))
+
+    def scored_shards(self, arm: str, dimension: str) -> list[str]:
+        """The shards in which `dimension` has something to score in `arm`."""
+        if DIMENSIONS[dimension].pairwise and arm == self.baseline:
+            return []
+        return [
+            name
+            for name, shard in self.shards.items()
+            if any(self._is_scored(prompt, dimension) for prompt in shard.prompts)
+        ]
+
+    def all_samples(self) -> Iterator[Sample]:
+        """Every sample of the campaign, arm by arm and shard by shard."""
+        for arm in self.arms:
+            for shard in self.shards:
+                yield from self.samples(arm, shard)
+
+    def _is_scored(self, prompt: Prompt, dimension: str) -> bool:
+        # A comparison with the baseline is no dimension of a suite: it suits every prompt.
+        return not prompt.dimensions or DIMENSIONS[dimension].pairwise or dimension in prompt.dimensions
+
+    # ------------------------------------------------------------------ keys
+
+    def condition(self, arm: str) -> dict[str, Any]:
+        """Everything but prompt and seed that decides the latents of an arm's samples."""
+        settings = self.experiment.arms[arm].model_dump(mode="json")
+        model = self.models[settings.pop("model")]
+        video = self.experiment.video
+        return {
+            "model": model.digest,
+            "arm": settings,
+            "sampling": {"width": video.width, "height": video.height, "frames": video.frames},
+            "batch": BATCH,
+            "stack": self.stack,
+        }
+
+    def video_settings(self) -> dict[str, Any]:
+        """What decode and encode add to a sample's key."""
+        return {"decode": DECODE, "encoder": {**self.encoder.as_json(), "fps": self.experiment.video.fps}}
+
+    def scorer_settings(self, dimension: str) -> dict[str, Any]:
+        """What a scorer adds to a video's key."""
+        known = DIMENSIONS[dimension]
+        return {"dimension": dimension, "packages": Toolchain(known.toolchain).pinned(known.packages)}
+
+    def video_key(self, sample: Sample) -> str:
+        return key_of({"sample": sample.sample_id, "settings": self._video_settings_key})
+
+    def score_key(self, sample: Sample, dimension: str) -> str:
+        return key_of(
+            {
+                "video": self.video_key(sample),
+                "baseline": self.video_key(self.twin(sample)) if DIMENSIONS[dimension].pairwise else None,
+                "settings": self._scorer_settings_key[dimension],
+            }
+        )
+
+    def twin(self, sample: Sample) -> Sample:
+        """The baseline's sample of the same prompt and seed."""
+        return self._sample(self.baseline, sample.prompt, sample.seed)
+
+    # ------------------------------------------------------------------ what a job depends on
+    # Snakemake reruns a job when its params change. These digests are those params: each covers exactly what decides
+    # the job's result, by membership of the shard and by settings, and nothing else.
+
+    def generate_digest(self, arm: str, shard: str) -> str:
+        return self._members_key(arm, shard)
+
+    def encode_digest(self, arm: str, shard: str) -> str:
+        return key_of([self._members_key(arm, shard), self._video_settings_key])
+
+    def score_digest(self, arm: str, dimension: str, shard: str) -> str:
+        pair = self._members_key(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
+        return key_of([self.encode_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the whole plan: of everything that decides a number of this campaign."""
+        return key_of(
+            {
+                "arms": {arm: self.condition(arm) for arm in self.arms},
+                "baseline": self.baseline,
+                "prompts": [[prompt.text, sorted(prompt.dimensions)] for prompt in self.prompts],
+                "seeds": self.experiment.seeds,
+                "video": self.video_settings(),
+                "scorers": [self.scorer_settings(dimension) for dimension in self.dimensions],
+                "shard_size": self.experiment.shard_size,
+            }
+        )
+
+    # ------------------------------------------------------------------ as a document
+
+    def document(self) -> dict[str, Any]:
+        """The plan as `plan.json` holds it: enough to recompute every sample's id and every table from records."""
+        return {
+            "format": 1,
+            "digest": self.digest,
+            "name": self.experiment.name,
+            "baseline": self.baseline,
+            "conditions": {arm: self.condition(arm) for arm in self.arms},
+            "prompts": [{"text": prompt.text, "dimensions": sorted(prompt.dimensions)} for prompt in self.prompts],
+            "seeds": self.experiment.seeds,
+            "video": self.video_settings(),
+            "scorers": {dimension: self.scorer_settings(dimension) for dimension in self.dimensions},
+            "experiment": self.experiment.model_dump(mode="json"),
+        }
+
+    # ------------------------------------------------------------------ cached parts
+
+    @cached_property
+    def _video_settings_key(self) -> str:
+        return key_of(self.video_settings())
+
+    @cached_property
+    def _scorer_settings_key(self) -> dict[str, str]:
+        return {dimension: key_of(self.scorer_settings(dimension)) for dimension in self.dimensions}
+
+    @cached_property
+    def _condition_key(self) -> dict[str, str]:
+        return {arm: key_of(self.condition(arm)) for arm in self.arms}
+
+    def _make_samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
+        members = self.shards[shard]
+        return tuple(self._sample(arm, prompt, seed) for seed in members.seeds for prompt in members.prompts)
+
+    def _make_members_key(self, arm: str, shard: str) -> str:
+        return key_of([sample.sample_id for sample in self.samples(arm, shard)])
+
+    def _sample(self, arm: str, prompt: Prompt, seed: int) -> Sample:
+        return Sample(arm, prompt, seed, sample_id(self._condition_key[arm], prompt.text, seed))
+
+
+def sample_id(condition_key: str, prompt: str, seed: int) -> str:
+    """The key of one sample; `condition_key` is the key of `Plan.condition`."""
+    return key_of({"condition": condition_key, "prompt": prompt, "seed": seed})

@@ -1,0 +1,102 @@
+"""Every path of a campaign.
+
+Scratch holds what can be made again and may be purged: the content-addressed store, which all campaigns under one
+scratch root share, and a directory a campaign with its manifests, frames, logs and benchmarks. Work holds what must
+last: plan, tables, figures, report, evidence.
+
+Arguments may be Snakemake wildcards: `Paths(...).videos("{arm}", "{shard}")` is a pattern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The layout below the two roots, for the campaign `name`."""
+
+    scratch_root: str
+    work_root: str
+    name: str
+
+    @property
+    def store(self) -> str:
+        return f"{self.scratch_root}/store"
+
+    @property
+    def scratch(self) -> str:
+        return f"{self.scratch_root}/{self.name}"
+
+    @property
+    def work(self) -> str:
+        return f"{self.work_root}/{self.name}"
+
+    # One a model
+    def model(self, model: str) -> str:
+        """The record of a model that was built or verified."""
+        return f"{self.scratch}/models/{model}.jsonl"
+
+    # One a shard
+    def latents(self, arm: str, shard: str) -> str:
+        """The manifest of a shard's latents."""
+        return f"{self.scratch}/latents/{arm}/{shard}.jsonl"
+
+    def frames(self, arm: str, shard: str) -> str:
+        """The directory of a shard's decoded frames; temporary."""
+        return f"{self.scratch}/frames/{arm}/{shard}"
+
+    def videos(self, arm: str, shard: str) -> str:
+        """The manifest of a shard's videos."""
+        return f"{self.scratch}/videos/{arm}/{shard}.jsonl"
+
+    def scores(self, arm: str, dimension: str, shard: str) -> str:
+        """The manifest of a shard's scores in one dimension."""
+        return f"{self.scratch}/scores/{arm}/{dimension}/{shard}.jsonl"
+
+    def views(self, arm: str) -> str:
+        """The directory of links that give an arm's videos the names people and VBench expect."""
+        return f"{self.scratch}/views/{arm}"
+
+    def view_index(self, arm: str) -> str:
+        """The table of what each link of `views` is."""
+        return f"{self.scratch}/views/{arm}.csv"
+
+    # One a campaign
+    @property
+    def plan(self) -> str:
+        return f"{self.work}/plan.json"
+
+    def table(self, name: str) -> str:
+        return f"{self.work}/tables/{name}.csv"
+
+    def score_figure(self, dimension: str) -> str:
+        return f"{self.work}/figures/{dimension}.png"
+
+    def contact_sheet(self, arm: str) -> str:
+        return f"{self.work}/figures/contact/{arm}.png"
+
+    @property
+    def evidence(self) -> str:
+        return f"{self.work}/evidence"
+
+    @property
+    def evidence_digest(self) -> str:
+        """The one digest that stands for the whole evidence directory."""
+        return f"{self.work}/evidence.sha256"
+
+    @property
+    def report(self) -> str:
+        return f"{self.work}/report.html"
+
+    # One a job
+    def log(self, rule: str, *parts: str) -> str:
+        return "/".join([f"{self.scratch}/logs/{rule}", *parts]) + ".log"
+
+    def benchmark(self, rule: str, *parts: str) -> str:
+        return "/".join([f"{self.scratch}/benchmarks/{rule}", *parts]) + ".tsv"
+
+    def job(self, log: str) -> str:
+        """The description of a job, beside its log: what a stage was asked to do, to be run again by hand."""
+        return str(Path(log).with_suffix(".json"))

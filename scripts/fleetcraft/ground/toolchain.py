@@ -1,0 +1,179 @@
+"""Tool chains: the pinned environments that stages run in, and the interpreter of each.
+
+`envs/<name>.yaml` is the one definition of a tool chain: a conda environment file whose pip section pins every
+package exactly. Snakemake deploys it with `--sdm conda`; `fleetcraft env build` makes a virtual environment from the
+same pins. Which interpreter a stage gets is decided in `interpreter`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+
+import yaml
+
+from fleetcraft.ground.digests import sha256_file
+from fleetcraft.ground.errors import BadEnvironment, BadInput, nearest
+from fleetcraft.ground.repository import ENVIRONMENTS, ROOT, SCRIPTS
+
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)$")
+
+_QUERY = """
+import json, sys
+from importlib import metadata
+found = {}
+for name in json.loads(sys.argv[1]):
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        found[name] = None
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A named environment and its definition file."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not self.definition.is_file():
+            known = sorted(path.stem for path in ENVIRONMENTS.glob("*.yaml"))
+            raise BadInput(f"there is no tool chain named {self.name!r}", remedy=nearest(self.name, known))
+
+    @property
+    def definition(self) -> Path:
+        return ENVIRONMENTS / f"{self.name}.yaml"
+
+    @property
+    def home(self) -> Path:
+        """The virtual environment that `build` makes."""
+        return ROOT / ".envs" / self.name
+
+    @cached_property
+    def pins(self) -> dict[str, str]:
+        """Package → exact version, as the definition has it."""
+        document = yaml.safe_load(self.definition.read_text())
+        lines = next(entry["pip"] for entry in document["dependencies"] if isinstance(entry, dict))
+        pins = {}
+        for line in lines:
+            match = _PIN.match(line)
+            if match is None:
+                raise BadInput(
+                    "a package is not pinned exactly",
+                    file=self.definition,
+                    value=line,
+                    remedy="Write it as name==version",
+                )
+            pins[_canonical(match[1])] = match[2]
+        return pins
+
+    def pinned(self, packages: Iterable[str]) -> dict[str, str]:
+        """The pins of `packages` alone; each must be in the definition."""
+        missing = [name for name in packages if name not in self.pins]
+        if missing:
+            raise BadEnvironment(
+                f"the definition pins no {', '.join(missing)}",
+                file=self.definition,
+                remedy="Add the exact version under `pip`",
+            )
+        return {name: self.pins[name] for name in packages}
+
+    def build(self) -> bool:
+        """Make the virtual environment unless it already has this definition; says whether it had to be made."""
+        stamp, digest = self.home / "definition.sha256", sha256_file(self.definition)
+        if stamp.is_file() and stamp.read_text() == digest and (self.home / "bin/python").exists():
+            return False
+        shutil.rmtree(self.home, ignore_errors=True)
+        venv.create(self.home, with_pip=True, symlinks=True)
+        pip = [str(self.home / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        subprocess.run([*pip, *(f"{name}=={version}" for name, version in self.pins.items())], check=True)
+        stamp.write_text(digest)
+        return True
+
+    def interpreter(self, named: Mapping[str, str], decisive: Iterable[str]) -> str:
+        """The Python that runs this tool chain.
+
+        The current one where it has the pins, as it has under Snakemake's own deployment; else the one that the
+        profile names; else the one that `make` built. `decisive` are the packages whose versions must be as pinned.
+
+        Raises
+        ------
+        BadEnvironment : no such interpreter, or its packages aren't the pinned ones.
+        """
+        pins = self.pinned(decisive)
+        if not _differences(pins, {name: _installed(name) for name in pins}):
+            return sys.executable
+        if self.name in named:
+            python, origin = named[self.name], f"named by the profile as toolchains.{self.name}"
+        else:
+            python, origin = str(self.home / "bin/python"), "built by `make`"
+        if not os.access(python, os.X_OK):
+            raise BadEnvironment(
+                f"the interpreter of the tool chain {self.name!r}, {origin}, isn't there",
+                file=python,
+                remedy=f"Run `make envs` in {ROOT}, or name another in the profile's `config: toolchains`",
+            )
+        answer = subprocess.run(
+            [python, "-c", _QUERY, json.dumps(list(pins))],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
+        )
+        wrong = _differences(pins, json.loads(answer.stdout))
+        if wrong:
+            raise BadEnvironment(
+                f"the tool chain {self.name!r} is not the one that {self.definition.name} declares: {'; '.join(wrong)}",
+                file=python,
+                remedy="Run `make envs` to build it as declared, or declare what is installed in the definition",
+            )
+        return python
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment variables of a stage: this one's, with only this repository on the path, and offline."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONHOME", "VIRTUAL_ENV"}}
+    return kept | {
+        "PYTHONPATH": str(SCRIPTS),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str | None]:
+    """The installed versions of `packages` in this interpreter, local parts included."""
+    return {name: _installed(name) for name in packages}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _differences(pins: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
+    """What differs, local version parts aside: 2.13.0+cpu is a build of 2.13.0."""
+    return [
+        f"{name} is {found[name] or 'missing'}, declared {version}"
+        for name, version in pins.items()
+        if (found[name] or "").partition("+")[0] != version
+    ]
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

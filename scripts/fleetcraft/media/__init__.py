@@ -1,0 +1,1 @@
+"""Frames, videos and pictures of them."""

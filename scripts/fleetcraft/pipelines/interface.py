@@ -1,0 +1,74 @@
+"""What a family's module offers; every family looks the same from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class DenoiseSettings:
+    """How one arm denoises: the arm's settings and the shape of its videos, as the plan has them."""
+
+    dtype: str
+    steps: int
+    guidance: float
+    negative_prompt: str
+    cache: dict[str, Any] | None
+    width: int
+    height: int
+    frames: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the transformer really did for one sample.
+
+    forwards : calls of the transformer (two a step under classifier-free guidance in most families).
+    blocks_computed, blocks_possible : transformer blocks that ran, and those that would have without caching.
+    """
+
+    forwards: int
+    blocks_computed: int
+    blocks_possible: int
+
+
+class Denoiser(Protocol):
+    """A loaded pipeline without its decoder."""
+
+    def denoise(self, prompt: str, seed: int) -> tuple[torch.Tensor, Work]:
+        """Latents [channels, frames, height, width] of one sample, on the CPU, from a generator of its own."""
+        ...
+
+
+class Decoder(Protocol):
+    """A loaded VAE."""
+
+    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+        """The frames of one sample's latents, in chunks of uint8 [frames, height, width, 3].
+
+        Memory doesn't grow with the number of frames.
+        """
+        ...
+
+
+class FamilyModule(Protocol):
+    """The module of a family."""
+
+    @staticmethod
+    def build_tiny(directory: Path, seed: int) -> None:
+        """Save a tiny pipeline with random weights, the same bytes for the same seed."""
+        ...
+
+    @staticmethod
+    def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Denoiser: ...
+
+    @staticmethod
+    def load_decoder(directory: Path, device: str) -> Decoder: ...

@@ -1,0 +1,56 @@
+"""How torch is pinned down before a model runs, and how pixels leave it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fleetcraft.ground.errors import BadEnvironment, BadResult
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def pin(device: str) -> None:
+    """Make a run repeatable: one CPU thread (their number changes the order of sums), no TF32, deterministic kernels.
+
+    The plan counts these settings in every sample's key (`fleetcraft.experiment.plan.DETERMINISM`).
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadEnvironment(
+            "the experiment declares `stack.device: cuda`, but torch sees no GPU here",
+            remedy="Run where there is a GPU, or declare `device: cpu`",
+        )
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+
+
+def refuse_meta_tensors(module: torch.nn.Module, part: str) -> None:
+    """A weight that a checkpoint lacks can stay on the `meta` device without a word."""
+    absent = [name for name, tensor in module.state_dict().items() if tensor.is_meta]
+    if absent:
+        raise BadResult(
+            f"{len(absent)} tensors of the {part} were not loaded, the first is {absent[0]}",
+            remedy="Mirror the checkpoint again and verify its digests",
+        )
+
+
+def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
+    """Pixels [3, frames, height, width] in [-1, 1] as uint8 [frames, height, width, 3], rounded to nearest.
+
+    Raises BadResult where a pixel isn't finite: a writer would turn it into black.
+    """
+    if not torch.isfinite(pixels).all():
+        raise BadResult(
+            "decoding gave pixels that are not finite", remedy="Look at the sample's latents and the VAE's dtype"
+        )
+    scaled = (pixels.clamp(-1, 1) + 1) * 127.5
+    frames: NDArray[np.uint8] = scaled.round().to(torch.uint8).permute(1, 2, 3, 0).cpu().numpy()
+    return frames

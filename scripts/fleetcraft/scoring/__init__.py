@@ -1,0 +1,1 @@
+"""Scores of videos: the dimensions, and the code that computes each."""

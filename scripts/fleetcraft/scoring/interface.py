@@ -1,0 +1,26 @@
+"""What a scorer's module offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A video to score, its prompt, and the baseline's video for dimensions that compare."""
+
+    prompt: str
+    video: Path
+    baseline: Path | None
+
+
+class Scorer(Protocol):
+    """The module of a scorer."""
+
+    @staticmethod
+    def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+        """One value a pair, in their order; none depends on the others."""
+        ...

@@ -1,0 +1,162 @@
+"""From the plan to the description of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
+from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.stages.job import Job
+
+ENCODER_PACKAGES = ("imageio-ffmpeg", "numpy")
+CONTACT_SHEET_ROWS = 8
+
+
+def describe(plan: Plan, stage: str, wildcards: Mapping[str, str]) -> Job:
+    """The job of `stage` that the wildcards of its rule name."""
+    return _DESCRIPTIONS[stage](plan, **wildcards)
+
+
+def _models(plan: Plan, model: str) -> Job:
+    source = plan.models[model]
+    return Job(
+        "models",
+        "diffusion",
+        STACK_PACKAGES,
+        plan.paths.store,
+        plan.paths.model(model),
+        settings={
+            "model": model,
+            "family": source.family,
+            "digest": source.digest,
+            "directory": model_directory(plan, model),
+            "tiny": source.path is None,
+            "seed": source.seed,
+            "files": source.files,
+        },
+    )
+
+
+def _generate(plan: Plan, arm: str, shard: str) -> Job:
+    settings = plan.experiment.arms[arm].model_dump(mode="json")
+    model, video = settings.pop("model"), plan.experiment.video
+    return Job(
+        "generate",
+        "diffusion",
+        STACK_PACKAGES,
+        plan.paths.store,
+        plan.paths.latents(arm, shard),
+        samples=tuple(_labels(sample) for sample in plan.samples(arm, shard)),
+        settings={
+            **_model_settings(plan, model),
+            "shape": plan.latent_shape[model],
+            "denoise": {**settings, "width": video.width, "height": video.height, "frames": video.frames},
+        },
+    )
+
+
+def _decode(plan: Plan, arm: str, shard: str) -> Job:
+    video = plan.experiment.video
+    return Job(
+        "decode",
+        "diffusion",
+        STACK_PACKAGES,
+        plan.paths.store,
+        plan.paths.frames(arm, shard),
+        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in plan.samples(arm, shard)),
+        settings={
+            **_model_settings(plan, plan.experiment.arms[arm].model),
+            "shape": [video.frames, video.height, video.width],
+        },
+    )
+
+
+def _encode(plan: Plan, arm: str, shard: str) -> Job:
+    video = plan.experiment.video
+    return Job(
+        "encode",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        plan.paths.videos(arm, shard),
+        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in plan.samples(arm, shard)),
+        settings={
+            "frames_directory": plan.paths.frames(arm, shard),
+            "shape": [video.frames, video.height, video.width],
+            "fps": video.fps,
+            "encoder": plan.encoder.as_json(),
+        },
+    )
+
+
+def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
+    known = DIMENSIONS[dimension]
+    return Job(
+        "score",
+        known.toolchain,
+        known.packages,
+        plan.paths.store,
+        plan.paths.scores(arm, dimension, shard),
+        samples=tuple(
+            _labels(sample)
+            | {
+                "video": plan.video_key(sample),
+                "baseline_video": plan.video_key(plan.twin(sample)) if known.pairwise else None,
+                "score": plan.score_key(sample, dimension),
+            }
+            for sample in plan.scored_samples(arm, dimension, shard)
+        ),
+        settings={"dimension": dimension, "scorer": known.scorer, "ffmpeg_sha256": plan.encoder.ffmpeg_sha256},
+    )
+
+
+def _contact_sheet(plan: Plan, arm: str) -> Job:
+    wanted = {prompt.text for prompt in plan.prompts[:CONTACT_SHEET_ROWS]}
+    seed = plan.experiment.seeds[0]
+    samples = [
+        sample
+        for shard, members in plan.shards.items()
+        if seed in members.seeds and any(prompt.text in wanted for prompt in members.prompts)
+        for sample in plan.samples(arm, shard)
+        if sample.seed == seed and sample.prompt.text in wanted
+    ]
+    order = {prompt.text: number for number, prompt in enumerate(plan.prompts)}
+    samples.sort(key=lambda sample: order[sample.prompt.text])
+    return Job(
+        "contact_sheet",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        plan.paths.contact_sheet(arm),
+        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in samples),
+        settings={"arm": arm},
+    )
+
+
+_DESCRIPTIONS: dict[str, Callable[..., Job]] = {
+    "models": _models,
+    "generate": _generate,
+    "decode": _decode,
+    "encode": _encode,
+    "score": _score,
+    "contact_sheet": _contact_sheet,
+}
+
+
+def model_directory(plan: Plan, model: str) -> str:
+    """Where a model's files are: the user's directory, or the store for a tiny one."""
+    source = plan.models[model]
+    return source.path or f"{plan.paths.store}/models/{source.digest}"
+
+
+def _model_settings(plan: Plan, model: str) -> dict[str, Any]:
+    return {
+        "family": plan.models[model].family,
+        "model_directory": model_directory(plan, model),
+        "device": plan.experiment.stack.device,
+    }
+
+
+def _labels(sample: Sample) -> dict[str, Any]:
+    return {"arm": sample.arm, "sample": sample.sample_id, "prompt": sample.prompt.text, "seed": sample.seed}

@@ -1,0 +1,54 @@
+"""Stage encode: frames to videos, with the campaign's one encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fleetcraft.ground.errors import PurgedScratch
+from fleetcraft.ground.records import Record
+from fleetcraft.media.encoder import check_ffmpeg, check_video, encode
+from fleetcraft.media.frames import read_frames
+from fleetcraft.media.presets import EncoderSettings
+from fleetcraft.stages.job import Job
+from fleetcraft.stages.provenance import Stopwatch, peaks, provenance
+from fleetcraft.stages.shard import Sample, fill
+from fleetcraft.store.store import Store
+
+
+def run(job: Job) -> None:
+    """Leave the video of every sample in the store, and the shard's manifest."""
+
+    def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
+        settings = EncoderSettings.from_json(job.settings["encoder"])
+        check_ffmpeg(settings.ffmpeg_sha256)
+        frame_count, height, width = job.settings["shape"]
+        fps = job.settings["fps"]
+        for sample in samples:
+            frames = Path(job.settings["frames_directory"]) / f"{sample['video']}.npy"
+            if not frames.is_file():
+                raise PurgedScratch(
+                    "the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew"
+                )
+            timer = Stopwatch()
+
+            def write(path: Path, frames: Path = frames, timer: Stopwatch = timer) -> None:
+                with timer.phase("encode"):
+                    encode(path, read_frames(frames), width, height, fps, settings)
+                with timer.phase("check"):
+                    check_video(path, width, height, frame_count, fps)
+
+            record = {
+                "sample": sample["sample"],
+                "prompt": sample["prompt"],
+                "seed": sample["seed"],
+                "shape": [frame_count, height, width, 3],
+                "fps": fps,
+                "encoder": settings.as_json(),
+                "seconds": timer.seconds,
+                "peaks": peaks(),
+                "made": provenance(job.packages),
+            }
+            yield store.commit("videos", sample["video"], record, write)
+
+    fill(job, "videos", "video", make)

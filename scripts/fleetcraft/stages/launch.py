@@ -1,0 +1,79 @@
+"""From a rule's script to its stage: describe the job, choose the interpreter, and become it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.ground.repository import SCRIPTS
+from fleetcraft.ground.toolchain import Toolchain, clean_environment
+from fleetcraft.stages.job import Job
+
+if TYPE_CHECKING:
+    from snakemake.script import Snakemake
+
+    from fleetcraft.experiment.plan import Plan
+
+# Appended, so that the modules of the tool chain come first: a rule's script has a name that could hide one of them.
+_BOOTSTRAP = "import sys; sys.path.append({scripts!r}); from fleetcraft.stages.__main__ import main; main()"
+
+
+def launch(stage: str, snakemake: Snakemake) -> NoReturn:
+    """Run the job of a rule's script; its output goes to the rule's log."""
+    from fleetcraft.experiment.config import plan_of
+    from fleetcraft.stages.describe import describe
+
+    log = Path(snakemake.log[0])
+    redirect_output(log)
+    with explained():
+        plan, runtime = plan_of(snakemake.config)
+        job = describe(plan, stage, dict(snakemake.wildcards.items()))
+        hand_over(job, log.with_suffix(".json"), runtime.toolchains)
+
+
+def hand_over(job: Job, description: Path, toolchains: dict[str, str]) -> NoReturn:
+    """Write the job's description and replace this process by its stage, in the interpreter of its tool chain.
+
+    Replaced, not started beside: signals, memory limits and exit status are the stage's own.
+    """
+    job.write(description)
+    python = Toolchain(job.toolchain).interpreter(toolchains, job.packages)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [python, "-P", "-c", _BOOTSTRAP.format(scripts=str(SCRIPTS)), str(description)]
+    os.execve(python, command, clean_environment())
+
+
+def redirect_output(log: Path) -> None:
+    """Send what this process and its successors print to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+@contextmanager
+def analysis(snakemake: Snakemake) -> Iterator[Plan]:
+    """The plan, for the script of a rule that runs right here; its output goes to the rule's log."""
+    from fleetcraft.experiment.config import plan_of
+
+    redirect_output(Path(snakemake.log[0]))
+    with explained():
+        plan, _ = plan_of(snakemake.config)
+        yield plan
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """A user's mistake ends the process with its explanation, not with a traceback."""
+    try:
+        yield
+    except FleetcraftError as error:
+        print(f"\nfailed ({error.failure_class}): {error}", file=sys.stderr)
+        sys.exit(1)

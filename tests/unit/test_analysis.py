@@ -1,0 +1,109 @@
+"""Tables: from records alone, paired, with intervals, byte for byte the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from typing import Any
+
+import pytest
+
+from fleetcraft.analysis.statistics import mean_over_prompts
+from fleetcraft.analysis.tables import Results, make_tables
+from fleetcraft.ground.errors import Damaged
+
+PROMPTS, SEEDS, ARMS = ["b", "a", "c"], [0, 1], ["full", "fast"]
+
+
+def results(score: dict[tuple[str, str, int], float]) -> Results:
+    plan = {
+        "baseline": "full",
+        "conditions": {arm: {} for arm in ARMS},
+        "scorers": {"flicker": {}},
+        "prompts": [{"text": text} for text in PROMPTS],
+        "seeds": SEEDS,
+    }
+    made = Results(plan)
+    for arm, prompt, seed in itertools.product(ARMS, PROMPTS, SEEDS):
+        about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": f"{arm}-{prompt}-{seed}"}
+        work = {"forwards": 4, "blocks_computed": 8 if arm == "full" else 2, "blocks_possible": 8}
+        made.add(
+            [
+                {"kind": "latents", "work": work, **about},
+                {"kind": "videos", "sha256": "0" * 64, "key": "k", **about},
+                {"kind": "scores", "dimension": "flicker", "value": score[arm, prompt, seed], **about},
+            ]
+        )
+    return made
+
+
+def scores(offset: float) -> dict[tuple[str, str, int], float]:
+    return {
+        (arm, prompt, seed): 0.1 * number + seed / 100 + (offset if arm == "fast" else 0.0)
+        for arm in ARMS
+        for number, prompt in enumerate(PROMPTS)
+        for seed in SEEDS
+    }
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_constant_difference_is_found_exactly_although_scores_vary() -> None:
+    (row,) = rows(make_tables(results(scores(0.25)))["paired"])
+    assert row == {
+        "arm": "fast",
+        "baseline": "full",
+        "dimension": "flicker",
+        "pairs": "6",
+        "mean_difference": "0.250000",
+        "low": "0.250000",
+        "high": "0.250000",
+    }
+
+
+def test_means_and_counts_are_those_of_the_records() -> None:
+    full, fast = rows(make_tables(results(scores(0.0)))["scores"])
+    assert (full["arm"], full["videos"], full["mean"]) == ("full", "6", "0.105000")
+    assert full["mean"] == fast["mean"]
+    assert float(full["low"]) < 0.105 < float(full["high"])
+
+
+def test_compute_is_counted_and_not_timed() -> None:
+    table = rows(make_tables(results(scores(0.0)))["compute"])
+    assert [row["share_of_blocks"] for row in table] == ["1.000000", "0.250000"]
+    assert not any("second" in column or "latency" in column for column in table[0])
+
+
+def test_every_sample_has_a_row_in_the_order_of_the_plan() -> None:
+    table = rows(make_tables(results(scores(0.0)))["samples"])
+    assert [(row["arm"], row["prompt"], int(row["seed"])) for row in table] == list(
+        itertools.product(ARMS, PROMPTS, SEEDS)
+    )
+
+
+def test_the_order_of_records_does_not_count() -> None:
+    first, second = results(scores(0.1)), results(scores(0.1))
+    second.latents = dict(reversed(second.latents.items()))
+    second.scores["flicker"] = dict(reversed(second.scores["flicker"].items()))
+    assert make_tables(first) == make_tables(second)
+
+
+def test_two_records_about_one_thing_are_an_error() -> None:
+    made = results(scores(0.0))
+    with pytest.raises(Damaged, match="two latents records for arm 'full', prompt 'a', seed 1"):
+        made.add([made.latents["full", "a", 1]])
+
+
+def test_the_interval_resamples_prompts_and_not_videos() -> None:
+    # Two prompts whose many seeds agree: there are two independent values, however many videos there are.
+    wide: dict[str, Any] = {"a": [0.0] * 50, "b": [1.0] * 50}
+    mean = mean_over_prompts(wide)
+    assert (mean.value, mean.low, mean.high) == (0.5, 0.0, 1.0)
+
+
+def test_a_single_prompt_has_no_interval() -> None:
+    mean = mean_over_prompts({"a": [0.25, 0.75]})
+    assert (mean.value, mean.low, mean.high) == (0.5, None, None)

@@ -1,0 +1,190 @@
+"""A mistake in an experiment is named: file and line, key, value, remedy; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import changed
+from fleetcraft.cli.main import main
+from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.models import Experiment
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.errors import FleetcraftError
+
+Write = Callable[[dict[str, Any]], Path]
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(FleetcraftError) as caught:
+        Plan(load_experiment(file))
+    return str(caught.value)
+
+
+MISTAKES = [
+    ("guidence", "arms.full.guidence", 5.0, ["unknown key", "'arms.full.guidence'", "Did you mean 'guidance'"]),
+    ("scorring", "scorring", {}, ["unknown key", "Did you mean 'scoring'"]),
+    ("unknown key of a cache", "arms.cached.cache.treshold", 1, ["unknown key", "Did you mean 'threshold'"]),
+    ("unknown key of a source", "models.tiny.source.sed", 1, ["unknown key", "Did you mean 'seed'"]),
+    ("text for a number", "arms.full.steps", "eight", ["valid integer", "'arms.full.steps'", "'eight'"]),
+    ("number for text", "name", 7, ["valid string", "'name'", "found 7"]),
+    ("fraction for a count", "video.frames", 5.5, ["'video.frames'", "5.5"]),
+    ("true for a count", "video.fps", True, ["valid integer", "'video.fps'"]),
+    ("zero steps", "arms.full.steps", 0, ["greater than or equal to 1", "'arms.full.steps'"]),
+    ("negative seed", "seeds", [0, -1], ["'seeds.1'", "found -1"]),
+    ("a seed twice", "seeds", [1, 1], ["1 is given twice", "'seeds'"]),
+    ("no arms", "arms", {}, ["'arms'", "at least 1"]),
+    ("an arm of a missing model", "arms.full.model", "tinny", ["'arms.full.model'", "'tinny'", "Did you mean 'tiny'"]),
+    ("a missing baseline", "baseline", "ful", ["'baseline'", "no arm is named 'ful'", "Did you mean 'full'"]),
+    ("an unknown family", "models.tiny.family", "wann", ["'models.tiny.family'", "Did you mean 'wan'"]),
+    ("an unknown dimension", "scoring.dimensions", ["sim"], ["'scoring.dimensions'", "Did you mean 'ssim'"]),
+    ("an unknown preset", "encoder.preset", "h264-crf19", ["'encoder.preset'", "Did you mean 'h264-crf18'"]),
+    ("a name with a slash", "name", "a/b", ["'name'", "'a/b'"]),
+    ("odd width", "video.width", 33, ["'video.width'", "even", "use 32 or 34", "found 33"]),
+    ("width off the VAE's grid", "video.width", 40, ["'video.width'", "no multiple of 16", "use 32 or 48"]),
+    ("frames that the VAE can't express", "video.frames", 6, ["'video.frames'", "use 5 or 9", "family wan"]),
+    ("both tiny and a path", "models.tiny.source.path", "/models", ["'models.tiny.source'", "either"]),
+    ("neither suite nor file", "prompts", {"limit": 2}, ["'prompts'", "either"]),
+    (
+        "a dimension that the suite lacks",
+        "prompts",
+        {"suite": "vbench", "dimensions": ["colour"]},
+        ["Did you mean 'color'"],
+    ),
+    ("no such prompt file", "prompts.file", "/nowhere/prompts.txt", ["/nowhere/prompts.txt", "'prompts.file'"]),
+    ("an unset variable", "paths.scratch", "${NOT_SET_ANYWHERE}/x", ["NOT_SET_ANYWHERE is not set", "'paths.scratch'"]),
+    ("no such model directory", "models.tiny.source", {"path": "/nowhere/model"}, ["/nowhere/model", "no such model"]),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "said"), [case[1:] for case in MISTAKES], ids=[case[0] for case in MISTAKES])
+def test_a_mistake_is_named(small: dict[str, Any], write: Write, key: str, value: object, said: list[str]) -> None:
+    text = refusal(write(changed(small, key, value)))
+    assert all(part in text for part in said), text
+    assert "\n" not in text, "one paragraph"
+
+
+def test_the_file_and_the_line_are_named(small: dict[str, Any], write: Write) -> None:
+    file = write(changed(small, "arms.cached.steps", "two"))
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "two" in text)
+    assert refusal(file).startswith(f"{file}:{line}, key 'arms.cached.steps'")
+
+
+def test_a_missing_key_is_named_with_its_parent_s_line(small: dict[str, Any], write: Write) -> None:
+    del small["arms"]["full"]["steps"]
+    file = write(small)
+    line = file.read_text().splitlines().index("  full:") + 1
+    text = refusal(file)
+    assert "this key is missing" in text
+    assert f"{file}:{line}, key 'arms.full.steps'" in text
+
+
+def test_a_key_given_twice_is_refused_with_both_lines(small: dict[str, Any], write: Write) -> None:
+    file = write(small)
+    file.write_text(file.read_text() + "name: again\n")
+    text = refusal(file)
+    assert "given twice, first in line 1" in text
+
+
+def test_broken_yaml_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text("name: x\narms: [\n")
+    assert f"{file}:3" in refusal(file)
+
+
+@pytest.mark.parametrize("work", ["scratch", "scratch/work", "."])
+def test_work_must_not_be_lost_when_scratch_is_purged(
+    small: dict[str, Any], write: Write, tmp_path: Path, work: str
+) -> None:
+    text = refusal(write(changed(small, "paths.work", str(tmp_path / work))))
+    assert "neither inside the other" in text
+
+
+def test_a_root_below_a_file_can_t_be_written(small: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    text = refusal(write(changed(small, "paths.scratch", str(tmp_path / "file/scratch"))))
+    assert "'paths.scratch'" in text
+    assert "is a file" in text
+
+
+def test_a_root_without_permission_can_t_be_written(small: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "mine").mkdir(mode=0o555)
+    file = write(changed(small, "paths.scratch", str(tmp_path / "mine/scratch")))
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)  # root may write everywhere
+    try:
+        text = refusal(file)
+    finally:
+        if was_root:
+            os.seteuid(0)
+    assert "read-only for you" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["a cat", "a dog", "a cat"], "is the same as the one in line 1"),
+        (["A fantasy landscape", "a fantasy landscape"], "differs only in case from the one in line 1"),
+        (["", "# only a comment"], "has no prompts"),
+    ],
+)
+def test_prompts_that_would_be_mixed_up_are_refused(
+    small: dict[str, Any], write: Write, tmp_path: Path, lines: list[str], said: str
+) -> None:
+    (tmp_path / "prompts.txt").write_text("\n".join(lines) + "\n")
+    text = refusal(write(small))
+    assert said in text
+    assert "prompts.txt" in text
+
+
+def test_variables_are_expanded_in_paths_and_nowhere_else(
+    small: dict[str, Any], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", str(tmp_path / "elsewhere"))
+    small = changed(small, "paths.scratch", "${PLACE}/scratch")
+    small = changed(small, "arms.full.negative_prompt", "costs $PLACE")
+    experiment = load_experiment(write(small))
+    assert experiment.paths.scratch == str(tmp_path / "elsewhere/scratch")
+    assert experiment.arms["full"].negative_prompt == "costs $PLACE"
+
+
+def test_the_command_line_prints_the_paragraph_and_fails(
+    small: dict[str, Any], write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = write(changed(small, "arms.full.guidence", 5.0))
+    assert main(["plan", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"fleetcraft: {file}:")
+    assert not (tmp_path / "scratch").exists(), "nothing is written"
+
+
+def test_the_schema_is_the_one_that_the_models_give(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert (root / "config/schema.json").read_text() == capsys.readouterr().out, "run `make schema`"
+
+
+def test_every_shipped_experiment_follows_the_schema(root: Path) -> None:
+    import yaml
+
+    files = [root / "config/config.yaml", *sorted((root / "config/experiments").glob("*.yaml"))]
+    assert len(files) >= 2
+    for file in files:
+        assert "# yaml-language-server: $schema=" in file.read_text().splitlines()[0]
+        Experiment.model_validate(yaml.safe_load(file.read_text()))
+
+
+def test_the_schema_describes_every_key(root: Path) -> None:
+    schema = json.loads((root / "config/schema.json").read_text())
+    assert schema["properties"]["video"]["$ref"] == "#/$defs/Video"
+    assert schema["$defs"]["Arm"]["additionalProperties"] is False
+    assert schema["$defs"]["Scoring"]["properties"]["dimensions"]["items"]["enum"] == ["ssim", "temporal_flickering"]

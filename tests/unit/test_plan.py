@@ -1,0 +1,158 @@
+"""Keys: what changes them, and what must not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import changed
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.paths import Paths
+
+PlanOf = Callable[[dict[str, Any]], Plan]
+
+
+def keys(plan: Plan) -> dict[str, set[str]]:
+    samples = list(plan.all_samples())
+    return {
+        "samples": {sample.sample_id for sample in samples},
+        "videos": {plan.video_key(sample) for sample in samples},
+        "scores": {
+            plan.score_key(sample, dimension)
+            for dimension in plan.dimensions
+            for arm in plan.arms
+            for shard in plan.scored_shards(arm, dimension)
+            for sample in plan.scored_samples(arm, dimension, shard)
+        },
+    }
+
+
+def test_a_plan_has_every_arm_prompt_and_seed_once(small: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(small)
+    about = [(sample.arm, sample.prompt.text, sample.seed) for sample in plan.all_samples()]
+    assert len(about) == len(set(about)) == plan.sample_count == 2 * 3 * 2
+    assert len(keys(plan)["samples"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("arms.full.steps", 3),
+        ("arms.full.guidance", 4.0),
+        ("arms.full.dtype", "bfloat16"),
+        ("arms.full.negative_prompt", "blurry"),
+        ("arms.full.cache", {"type": "first_block", "threshold": 0.9}),
+    ],
+)
+def test_what_decides_an_arm_s_pixels_changes_that_arm_s_keys_alone(
+    small: dict[str, Any], plan_of: PlanOf, key: str, value: object
+) -> None:
+    before, after = plan_of(small), plan_of(changed(small, key, value))
+    for shard in before.shards:
+        assert not set(before.samples("full", shard)) & set(after.samples("full", shard))
+        assert before.samples("cached", shard) == after.samples("cached", shard)
+        assert before.generate_digest("cached", shard) == after.generate_digest("cached", shard)
+        assert before.generate_digest("full", shard) != after.generate_digest("full", shard)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("models.tiny.source.seed", 1),
+        ("video.width", 48),
+        ("video.frames", 9),
+        ("stack.device", "cuda"),
+    ],
+)
+def test_what_decides_all_pixels_changes_every_key(
+    small: dict[str, Any], plan_of: PlanOf, key: str, value: object
+) -> None:
+    before, after = keys(plan_of(small)), keys(plan_of(changed(small, key, value)))
+    assert not any(before[kind] & after[kind] for kind in before)
+
+
+@pytest.mark.parametrize(("key", "value"), [("encoder.crf", 30), ("video.fps", 24), ("stack.machine", "aarch64")])
+def test_the_encoder_changes_videos_and_scores_but_no_sample(
+    small: dict[str, Any], plan_of: PlanOf, key: str, value: object
+) -> None:
+    before, after = keys(plan_of(small)), keys(plan_of(changed(small, key, value)))
+    assert before["samples"] == after["samples"]
+    assert not before["videos"] & after["videos"]
+    assert not before["scores"] & after["scores"]
+
+
+def test_naming_a_preset_s_own_value_changes_nothing(small: dict[str, Any], plan_of: PlanOf) -> None:
+    assert keys(plan_of(small)) == keys(plan_of(changed(small, "encoder.crf", 18)))
+
+
+def test_the_places_and_names_of_things_enter_no_key(small: dict[str, Any], plan_of: PlanOf, tmp_path: Path) -> None:
+    moved = changed(small, "paths", {"scratch": str(tmp_path / "s2"), "work": str(tmp_path / "w2")})
+    moved["name"] = "renamed"
+    moved["models"]["other-name"] = moved["models"].pop("tiny")
+    for arm in moved["arms"].values():
+        arm["model"] = "other-name"
+    assert keys(plan_of(small)) == keys(plan_of(moved))
+
+
+def test_arms_with_the_same_settings_share_their_samples(small: dict[str, Any], plan_of: PlanOf) -> None:
+    small["arms"]["twin"] = copy.deepcopy(small["arms"]["full"])
+    plan = plan_of(small)
+    ids = {arm: {sample.sample_id for shard in plan.shards for sample in plan.samples(arm, shard)} for arm in plan.arms}
+    assert ids["twin"] == ids["full"] != ids["cached"]
+
+
+def test_a_dimension_that_compares_skips_the_baseline(small: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(small)
+    assert plan.scored_shards("full", "ssim") == []
+    assert plan.scored_shards("cached", "ssim") == list(plan.shards)
+
+
+def test_a_suite_s_dimension_is_scored_on_its_own_prompts_only(small: dict[str, Any], plan_of: PlanOf) -> None:
+    small["prompts"] = {"suite": "vbench"}
+    small["scoring"] = {"dimensions": ["temporal_flickering", "ssim"]}
+    plan = plan_of(small)
+    scored = {
+        dimension: {
+            sample.prompt.text
+            for shard in plan.scored_shards("cached", dimension)
+            for sample in plan.scored_samples("cached", dimension, shard)
+        }
+        for dimension in plan.dimensions
+    }
+    assert len(plan.prompts) == 944
+    assert len(scored["temporal_flickering"]) == 75
+    assert len(scored["ssim"]) == 944
+
+
+def test_the_plan_of_thirty_thousand_samples_is_made_without_enumerating_them(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    small["prompts"], small["seeds"], small["shard_size"] = {"suite": "vbench"}, list(range(17)), 64
+    plan = plan_of(small)
+    assert plan.sample_count == 32_096
+    assert sum(len(shard) for shard in plan.shards.values()) == 944 * 17
+    assert plan.samples.cache_info().currsize == 0  # type: ignore[attr-defined]
+
+
+def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[str, Any], plan_of: PlanOf) -> None:
+    from fleetcraft.experiment.plan import sample_id
+    from fleetcraft.ground.digests import key_of
+
+    plan = plan_of(small)
+    document = plan.document()
+    recomputed = {
+        sample_id(key_of(condition), prompt["text"], seed)
+        for condition in document["conditions"].values()
+        for prompt in document["prompts"]
+        for seed in document["seeds"]
+    }
+    assert recomputed == keys(plan)["samples"]
+
+
+def test_paths_are_patterns_and_paths_alike() -> None:
+    paths = Paths("/scratch", "/work", "demo")
+    assert paths.videos("{arm}", "{shard}").format(arm="full", shard="s0") == paths.videos("full", "s0")

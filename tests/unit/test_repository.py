@@ -1,0 +1,107 @@
+"""The repository's files agree with each other, and the code is light where it must be."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fleetcraft.experiment.plan import STACK_PACKAGES
+from fleetcraft.ground.errors import BadEnvironment, BadInput
+from fleetcraft.ground.toolchain import Toolchain
+from fleetcraft.scoring.dimensions import DIMENSIONS
+
+TOOLCHAINS = ["analysis", "diffusion", "vbench"]
+
+
+def lock(root: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (root / "requirements.lock").read_text(), re.MULTILINE))
+
+
+def test_the_controller_has_the_versions_of_the_analysis_tool_chain(root: Path) -> None:
+    assert Toolchain("analysis").pins.items() <= lock(root).items()
+
+
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_a_tool_chain_pins_every_package_exactly(name: str) -> None:
+    assert Toolchain(name).pins
+
+
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_a_tool_chain_can_read_a_job_s_plan(name: str) -> None:
+    """Under Snakemake's own deployment the script of a rule runs in the tool chain itself."""
+    pins, controller = Toolchain(name).pins, Toolchain("analysis").pins
+    assert {package: pins[package] for package in ("pydantic", "pyyaml")} == {
+        package: controller[package] for package in ("pydantic", "pyyaml")
+    }
+
+
+def test_what_decides_pixels_and_scores_is_pinned() -> None:
+    assert set(Toolchain("diffusion").pinned(STACK_PACKAGES)) == set(STACK_PACKAGES)
+    for dimension in DIMENSIONS.values():
+        assert Toolchain(dimension.toolchain).pinned(dimension.packages)
+
+
+def test_an_unknown_tool_chain_is_named_with_the_known_ones() -> None:
+    with pytest.raises(BadInput, match=r"'difusion'.*Did you mean 'diffusion'"):
+        Toolchain("difusion")
+
+
+def test_the_current_interpreter_is_kept_where_it_has_the_pins() -> None:
+    assert Toolchain("analysis").interpreter({}, ["numpy", "scipy"]) == sys.executable
+
+
+def test_the_profile_s_interpreter_goes_before_the_built_one() -> None:
+    with pytest.raises(BadEnvironment, match=r"/site/python.*toolchains\.diffusion.*make envs"):
+        Toolchain("diffusion").interpreter({"diffusion": "/site/python"}, ["torch"])
+
+
+def test_an_interpreter_with_other_versions_is_refused() -> None:
+    with pytest.raises(BadEnvironment, match=r"torch is missing, declared 2\."):
+        Toolchain("diffusion").interpreter({"diffusion": sys.executable}, ["torch"])
+
+
+def test_the_rules_use_the_environments_that_exist(root: Path) -> None:
+    named = {
+        name
+        for rules in (root / "rules").glob("*.smk")
+        for name in re.findall(r'"\.\./envs/(\w+)\.yaml"', rules.read_text())
+    }
+    assert named | {dimension.toolchain for dimension in DIMENSIONS.values()} == {
+        file.stem for file in (root / "envs").glob("*.yaml")
+    }
+
+
+def test_the_prompt_suite_has_the_entries_that_vbench_publishes(root: Path) -> None:
+    entries = json.loads((root / "resources/prompts/vbench.json").read_text())["prompts"]
+    texts = [entry["prompt"] for entry in entries]
+    assert len(texts) == 946
+    assert len(set(texts)) == 944
+    assert len({text.lower() for text in texts}) == 943
+    assert sum(len(entry["dimensions"]) for entry in entries) == 1362
+
+
+@pytest.mark.parametrize("module", ["fleetcraft.cli.main", "fleetcraft.experiment.plan", "fleetcraft.stages.launch"])
+def test_what_a_login_node_imports_is_light(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(name.partition('.')[0] for name in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"torch", "diffusers", "transformers", "snakemake", "matplotlib", "scipy", "numpy", "pandas", "rich"}
+    assert not heavy & set(answer.stdout.split())
+
+
+def test_the_default_profile_says_what_the_digests_need(root: Path) -> None:
+    profile = yaml.safe_load((root / "profiles/default/config.yaml").read_text())
+    assert sorted(profile["rerun-triggers"]) == ["input", "mtime", "params"]
+    assert profile["rerun-incomplete"] is True
+
+
+def test_every_rule_has_what_a_rule_owes(root: Path) -> None:
+    for file in sorted((root / "rules").glob("*.smk")):
+        for rule in re.split(r"^rule ", file.read_text(), flags=re.MULTILINE)[1:]:
+            for directive in ('"""', "log:", "benchmark:", "resources:", "message:", "conda:", "script:"):
+                assert directive in rule, f"{file.name}: rule {rule.partition(':')[0]} has no {directive}"

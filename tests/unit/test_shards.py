@@ -1,0 +1,73 @@
+"""Shards: stable groups, whatever comes and goes around them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetcraft.experiment.shards import Shard, make_shards
+
+prompts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=40, unique=True)
+seeds = st.lists(st.integers(min_value=0, max_value=2**63 - 1), min_size=1, max_size=6, unique=True)
+sizes = st.integers(min_value=1, max_value=9)
+
+
+def shards_of(texts: list[str], numbers: list[int], size: int) -> dict[str, Shard[str]]:
+    shards = make_shards(texts, texts, numbers, size)
+    by_name = {shard.name: shard for shard in shards}
+    assert len(by_name) == len(shards), "names are unique"
+    return by_name
+
+
+def pairs(shard: Shard[str]) -> set[tuple[str, int]]:
+    return {(prompt, seed) for prompt in shard.prompts for seed in shard.seeds}
+
+
+@given(texts=prompts, numbers=seeds, size=sizes)
+def test_every_pair_is_in_exactly_one_shard_of_bounded_size(texts: list[str], numbers: list[int], size: int) -> None:
+    shards = shards_of(texts, numbers, size)
+    assert all(1 <= len(shard) <= size for shard in shards.values())
+    together = [pair for shard in shards.values() for pair in pairs(shard)]
+    assert sorted(together) == sorted((text, number) for text in texts for number in numbers)
+
+
+@given(texts=prompts, numbers=seeds, size=sizes, seed=st.randoms())
+def test_the_order_of_prompts_and_seeds_does_not_count(
+    texts: list[str], numbers: list[int], size: int, seed: object
+) -> None:
+    before = shards_of(texts, numbers, size)
+    seed.shuffle(texts)  # type: ignore[attr-defined]
+    seed.shuffle(numbers)  # type: ignore[attr-defined]
+    assert shards_of(texts, numbers, size) == before
+
+
+@given(texts=prompts.filter(lambda texts: len(texts) > 1), numbers=seeds, size=sizes)
+def test_an_added_prompt_touches_only_the_shards_that_it_falls_into(
+    texts: list[str], numbers: list[int], size: int
+) -> None:
+    before, after = shards_of(texts[:-1], numbers, size), shards_of(texts, numbers, size)
+    if len(texts) - 1 <= size < len(texts) or size // len(texts) != size // (len(texts) - 1):
+        return  # the number of seeds that share a shard changes with the number of prompts
+    touched = {name for name in before if after.get(name) != before[name]}
+    new_pairs = {(texts[-1], number) for number in numbers}
+    changed = {pair for name in after if before.get(name) != after[name] for pair in pairs(after[name])}
+    assert changed == new_pairs | {pair for name in touched for pair in pairs(before[name])}
+    assert len(touched) <= len(numbers)
+
+
+@given(texts=prompts, numbers=seeds.filter(lambda numbers: len(numbers) > 1), size=sizes)
+def test_an_added_seed_leaves_other_seeds_shards_alone_where_prompts_fill_them(
+    texts: list[str], numbers: list[int], size: int
+) -> None:
+    before, after = shards_of(texts, numbers[:-1], size), shards_of(texts, numbers, size)
+    if size // len(texts) < 2:
+        assert before.items() <= after.items()
+    else:
+        assert sum(after.get(name) != shard for name, shard in before.items()) <= 1
+
+
+def test_names_tell_seed_and_place() -> None:
+    assert [shard.name for shard in make_shards("ab", "ab", [3], 4)] == ["all"]
+    assert [shard.name for shard in make_shards("ab", "ab", [0, 1, 8], 4)] == ["s0-7", "s8-15"]
+    assert [shard.name for shard in make_shards("abc", "abc", [3, 4], 4)] == ["s3", "s4"]
+    assert all(shard.name.startswith("s3-p") for shard in make_shards("abcdef", "abcdef", [3], 4))
