@@ -87,7 +87,7 @@ def tasks(commits: Path) -> list[TaskSpec]:
 
 def worker_life(root: Path, crash_at: int | None, host: str) -> None:
     spool = Spool.open(root, filesystem=SuicidalFilesystem(crash_at))
-    Agent(spool, inventory(threads=3), replace(QUICK, idle_timeout_s=None), host=host).run()
+    Agent(spool, inventory(threads=3), replace(QUICK, idle_timeout_s=None), host=host, lock_directory=root.parent).run()
 
 
 def controller_life(root: Path, crash_at: int | None, commits: Path) -> None:
