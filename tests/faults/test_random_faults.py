@@ -87,7 +87,7 @@ def tasks(commits: Path) -> list[TaskSpec]:
 
 def worker_life(root: Path, crash_at: int | None, host: str) -> None:
     spool = Spool.open(root, filesystem=SuicidalFilesystem(crash_at))
-    Agent(spool, inventory(threads=3), replace(QUICK, idle_timeout_s=None), host=host).run()
+    Agent(spool, inventory(threads=3), replace(QUICK, idle_timeout_s=None), host=host, lock_directory=root.parent).run()
 
 
 def controller_life(root: Path, crash_at: int | None, commits: Path) -> None:
@@ -133,11 +133,12 @@ class Fleet:
                 return
             if pid == 0:
                 return
-            role = self.living.pop(pid, None)
-            if role is not None and os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+            role, code = self.living.pop(pid, None), os.waitstatus_to_exitcode(status)
+            if role is not None and code == -signal.SIGKILL:
                 self.faults[role.split()[0]] += 1
-            elif role is not None and os.waitstatus_to_exitcode(status) != 0:
-                self.crashes.append(f"{role} ended with {os.waitstatus_to_exitcode(status)}")
+            elif role is not None and code not in (0, -signal.SIGTERM):
+                # A worker that is told to stop before it handles signals has done nothing yet, and dies of it.
+                self.crashes.append(f"{role} ended with {code}")
 
     def refill(self) -> None:
         """Have one of each."""

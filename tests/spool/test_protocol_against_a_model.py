@@ -241,6 +241,7 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule()
     def poll(self) -> None:
         self.filesystem.lagging = 0
+        self.clock.now_s += 10
         for result in self.scanner.poll():
             assert (result.id, result.attempt) not in self.seen, "a result was reported twice"
             self.seen.add((result.id, result.attempt))

@@ -465,8 +465,6 @@ def test_each_result_is_reported_once_and_a_new_scanner_starts_from_the_beginnin
     seen += [result.id for result in scanner.poll()]
     assert sorted(seen) == sorted(f"t{number}" for number in range(1200))
     assert len(ResultScanner(spool).poll()) == 1200
-    filesystem = spool.filesystem
-    assert isinstance(filesystem, Filesystem)
 
 
 def test_full_buckets_are_not_read_again(tmp_path: Path, clock: HandClock) -> None:
@@ -481,5 +479,25 @@ def test_full_buckets_are_not_read_again(tmp_path: Path, clock: HandClock) -> No
     scanner.poll()
     filesystem.calls.clear()
     assert scanner.poll() == []
-    # Three states, one crew, one writer, and the one bucket that can still grow.
-    assert dict(filesystem.calls) == {"list": 6}
+    # The leases, three states, one crew, one writer, and the one bucket that can still grow.
+    assert dict(filesystem.calls) == {"list": 7}
+
+
+def test_a_poll_does_not_look_again_and_again_at_workers_that_have_left(tmp_path: Path, clock: HandClock) -> None:
+    filesystem = CountingFilesystem()
+    spool = Spool.create(tmp_path / "s", "c", filesystem=filesystem, clock=clock)
+    enqueue(spool, *(task(f"t{number}") for number in range(50)))
+    for number in range(50):
+        one = station(spool, f"n{number}")
+        claim(one)
+        end(one)
+        one.leave()
+    scanner = ResultScanner(spool)
+    assert len(scanner.poll()) == 50
+    for _ in range(30):
+        clock.now_s += 10
+        scanner.poll()
+    clock.now_s += 1
+    filesystem.calls.clear()
+    scanner.poll()
+    assert dict(filesystem.calls) == {"list": 5}

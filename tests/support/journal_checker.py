@@ -2,8 +2,8 @@
 
 Independent of the library: it reads JSON lines. Within one boot of one host all processes share a monotonic clock, so
 times there are comparable. A worker writes "started" before it starts an attempt, "ended" after all its processes are
-gone. An attempt whose worker was killed has no "ended": it has ended when it was taken back ("settled", "worker gone"),
-which the reaper writes after the worker's processes are gone; or when another worker of the host wrote "node alone"
+gone. An attempt whose worker was killed has no "ended": it has ended when a reaper wrote "worker gone", which it does
+when it knows that and before it takes anything back; or when another worker of the host wrote "node alone"
 (for an exclusive attempt also "node entered"), because the kernel gives that lock only when no process holds the one
 before. So every interval here contains the true one, and finding no overlap is a proof.
 """
@@ -63,10 +63,11 @@ def intervals(root: Path) -> list[Interval]:
     ended = {(e["writer"], e["task"], e["attempt"]): e["monotonic_s"] for e in journal if e["event"] == "ended"}
     alone = [e for e in journal if e["event"] == "node alone"]
     entered = [e for e in journal if e["event"] in ("node entered", "node alone")]
-    settled = {
-        (e["owner"], e["task"], e["attempt"], e["boot"]): e["monotonic_s"] for e in journal if e["event"] == "settled"
-    }
-    taken_back = {(e["worker"], e["boot"]): e["monotonic_s"] for e in journal if e["event"] == "worker gone"}
+    taken_back: dict[tuple[str, str], float] = {}
+    for e in journal:
+        if e["event"] == "worker gone":
+            key = (e["worker"], e["boot"])
+            taken_back[key] = min(e["monotonic_s"], taken_back.get(key, math.inf))
     found = []
     for e in journal:
         if e["event"] != "started":
@@ -80,8 +81,7 @@ def intervals(root: Path) -> list[Interval]:
                 and other["writer"] != e["writer"]
                 and other["monotonic_s"] > e["monotonic_s"]
             ]
-            lost = (e["writer"], e["task"], e["attempt"], e["boot"])
-            end_s = min([taken_back.get((e["writer"], e["boot"]), math.inf), settled.get(lost, math.inf), *successors])
+            end_s = min([taken_back.get((e["writer"], e["boot"]), math.inf), *successors])
         found.append(
             Interval(
                 e["task"], e["attempt"], e["writer"], e["host"], e["boot"], e["monotonic_s"], end_s,

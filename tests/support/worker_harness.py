@@ -50,7 +50,7 @@ def start_worker(
     code = 1
     try:
         spool = Spool.open(root, filesystem=filesystem() if filesystem else None)
-        Agent(spool, node or inventory(), settings, host=host).run()
+        Agent(spool, node or inventory(), settings, host=host, lock_directory=root.parent).run()
         code = 0
     except BaseException:  # noqa: BLE001 - the last frame of a process: whatever it is has to be shown
         traceback.print_exc(file=sys.stderr)

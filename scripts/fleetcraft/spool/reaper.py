@@ -81,6 +81,8 @@ class Reaper:
     def _take_back(self, worker: str, host: str, cause: str, report: Reaped) -> None:
         layout, filesystem = self._spool.layout, self._spool.filesystem
         directory = layout.claims_of(worker)
+        # Written before any claim is taken back: whoever proves from the journal what ran when needs it first.
+        self._writer.note("worker gone", worker=worker, of_host=host, cause=cause)
         for _ in range(_ROUNDS):
             # A listing may lag behind; that the directory can be removed is the server's word that it is empty.
             names = filesystem.list(directory)
@@ -110,7 +112,6 @@ class Reaper:
         filesystem.remove_directory(layout.cancels_of(worker))
         filesystem.remove(layout.lease(worker))
         filesystem.remove(layout.drains / worker)
-        self._writer.note("worker gone", worker=worker, of_host=host, cause=cause)
         report.workers[worker] = cause
 
     def _tidy(self, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Reading results as they come, each once, at a cost that depends on the number of writers and of new results only."""
+"""Reading results as they come, each once, at a cost that depends on living workers and new results only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from fleetcraft.spool.layout import BUCKET_SIZE
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.task import FINAL_STATES, Attempt, State, TaskRecord, parse_record
+
+_LONGEST_PAUSE_S = 10.0
+"""Between looks at a writer without a lease that has been quiet for long."""
 
 _SETTLING_S = 120.0
 """How long a full bucket is still looked at: listings of a shared file system lag by up to a minute."""
@@ -37,9 +40,11 @@ class Result:
 
 @dataclass(slots=True)
 class _Cursor:
-    """How far one writer's results of one state were read."""
+    """How far one writer's results of one state were read; `pause_s` grows while a writer without a lease is quiet."""
 
     bucket: int = 0
+    pause_s: float = 0.0
+    due_s: float = 0.0
     seen: dict[int, set[str]] = field(default_factory=dict)
     full_since: dict[int, float] = field(default_factory=dict)
 
@@ -55,17 +60,26 @@ class ResultScanner:
         """Results that appeared since the last poll."""
         results = []
         layout, filesystem = self._spool.layout, self._spool.filesystem
+        now_s = self._spool.clock.monotonic()
+        leases = set(filesystem.list(layout.leases))
         for state in FINAL_STATES:
             for crew in filesystem.list(layout.final(state)):
                 for writer in filesystem.list(layout.final(state) / crew):
                     cursor = self._cursors.setdefault((state, crew, writer), _Cursor())
-                    results += self._read(state, layout.final(state) / crew / writer, cursor)
+                    working = f"{writer}.json" in leases
+                    if not working and now_s < cursor.due_s:
+                        continue
+                    news = self._read(state, layout.final(state) / crew / writer, cursor, now_s)
+                    results += news
+                    # Workers that have left, and reapers, which seldom finish anything, are looked at ever more seldom.
+                    quiet = not news and not working
+                    cursor.pause_s = min(max(1.5 * cursor.pause_s, 0.1), _LONGEST_PAUSE_S) if quiet else 0.0
+                    cursor.due_s = now_s + cursor.pause_s
         return results
 
-    def _read(self, state: State, directory: Path, cursor: _Cursor) -> list[Result]:
+    def _read(self, state: State, directory: Path, cursor: _Cursor, now_s: float) -> list[Result]:
         """What is new in one writer's buckets. They are filled one after the other, so only the last ones can grow."""
         results = []
-        now_s = self._spool.clock.monotonic()
         numbers = sorted(int(name) for name in self._spool.filesystem.list(directory) if name.isdigit())
         for number in numbers:
             if number < cursor.bucket:

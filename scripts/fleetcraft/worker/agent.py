@@ -89,6 +89,7 @@ class Agent:
         it is first needed; "command" is always there.
     prepare : run in the launcher of a kind before it serves.
     host : only tests give another one than this machine's.
+    lock_directory : where the node's lock is, on this machine alone; by default in its memory.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Agent:
         starters: Mapping[str, Starter] | None = None,
         prepare: Mapping[str, Callable[[], None]] | None = None,
         host: str | None = None,
+        lock_directory: Path | None = None,
     ):
+        self._lock_directory = lock_directory
         self._spool, self._clock = spool, spool.clock
         self._settings = settings or Settings()
         self._starters = {"command": start_command, **(starters or {})}
@@ -137,7 +140,7 @@ class Agent:
         Reaped : the worker had been declared gone; what it ran is ended.
         """
         adopt_orphans()
-        self._node = NodeLock((str(self._spool.root), self._host, boot_id()))
+        self._node = NodeLock((str(self._spool.root), self._host, boot_id()), self._lock_directory)
         self._launcher("command")
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)

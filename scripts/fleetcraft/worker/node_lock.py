@@ -30,6 +30,8 @@ class NodeLock:
 
     def __init__(self, scope: tuple[str, ...], directory: Path | None = None):
         directory = directory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path("/tmp"))
+        # The files stay, empty, until the machine forgets its memory: removing a lock file that others are about to
+        # open would make two locks of one.
         name = f"fleetcraft-{os.getuid()}-{key_of(scope)}"
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self.node = os.open(directory / f"{name}.node", flags, 0o600)
