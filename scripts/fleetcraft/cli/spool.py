@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.repository import CHECKOUT
 from fleetcraft.spool import (
     CRASHED,
     Lease,
@@ -37,6 +38,7 @@ from fleetcraft.worker.explanation import explain
 from fleetcraft.worker.inventory import detect, parse_override
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.overview import Observer
+from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
@@ -157,6 +159,9 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--failing-tasks", type=int, default=defaults.failing_tasks, help="in a row that drain the node; 0 for never"
     )
+    parser.add_argument(
+        "--avoid", type=float, default=defaults.avoid_s, metavar="S", help="leave a task that failed here to others"
+    )
     parser.add_argument("--identity", default="{}", metavar="JSON", help="for the lease, to be recognized by")
 
 
@@ -176,9 +181,12 @@ def _worker(arguments: argparse.Namespace) -> int:
         poll_s=arguments.poll,
         heartbeat_s=arguments.heartbeat,
         failing_tasks=arguments.failing_tasks,
+        avoid_s=arguments.avoid,
         identity=identity,
     )
-    reason = Agent(_spool(arguments), detect(parse_override(arguments.capacity)), settings).run()
+    # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
+    starters = {LAUNCHER: WarmStarter(watched=[CHECKOUT / "requirements.lock"])}
+    reason = Agent(_spool(arguments), detect(parse_override(arguments.capacity)), settings, starters=starters).run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)
     return 0
 

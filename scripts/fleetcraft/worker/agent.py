@@ -21,7 +21,7 @@ from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, S
 from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
-from fleetcraft.worker.launcher import UNKILLABLE_S, LauncherClient, Starter, start_command
+from fleetcraft.worker.launcher import UNKILLABLE_S, CommandStarter, LauncherClient, Starter
 from fleetcraft.worker.node_lock import NodeLock
 from fleetcraft.worker.outputs import sync_outputs
 from fleetcraft.worker.packing import Books, Share, why_not_in_time
@@ -106,7 +106,7 @@ class Agent:
         self._lock_directory = lock_directory
         self._spool, self._clock = spool, spool.clock
         self._settings = settings or Settings()
-        self._starters = {"command": start_command, **(starters or {})}
+        self._starters = {"command": CommandStarter(), **(starters or {})}
         self._prepare = prepare or {}
         self._host = host or host_name()
         self._books = Books(inventory, self._settings.lane)

@@ -16,7 +16,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -44,22 +44,37 @@ class Starter(Protocol):
     def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
         """Start it."""
 
+    @property
+    def helpers(self) -> Collection[int]:
+        """Children of the launcher that belong to no task, and that are the starter's to end."""
 
-def start_command(order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
-    """Fork and execute a command."""
-    process = subprocess.Popen(
-        order["command"],
-        cwd=order["directory"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-        pass_fds=(order["keep"],),
-    )
-    # The launcher itself waits for its children, all of them in one place; the object must not do so as well.
-    process.returncode = 0
-    return process.pid
+    def close(self) -> None:
+        """End the helpers; no more tasks come."""
+
+
+class CommandStarter:
+    """Forks and executes a command."""
+
+    helpers: Collection[int] = ()
+
+    def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+        """Start it."""
+        process = subprocess.Popen(
+            order["command"],
+            cwd=order["directory"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            pass_fds=(order["keep"],),
+        )
+        # The launcher itself waits for its children, all of them in one place; the object must not do so as well.
+        process.returncode = 0
+        return process.pid
+
+    def close(self) -> None:
+        """There are no helpers."""
 
 
 @dataclass(slots=True)
@@ -96,6 +111,7 @@ class Launcher:
         while self._open or self._tasks:
             self._wait()
             self._look_after_children()
+        self._starter.close()
         self._end_strays()
 
     def _wait(self) -> None:
@@ -210,7 +226,7 @@ class Launcher:
         main = {task.pid for task in self._tasks.values() if task.ended is None}
         strays: list[tuple[int, str | None]] = []
         for pid in children():
-            if pid in main or os.waitpid(pid, os.WNOHANG)[0]:
+            if pid in main or pid in self._starter.helpers or os.waitpid(pid, os.WNOHANG)[0]:
                 continue
             owner = environment_value(pid, "FLEETCRAFT_ATTEMPT")
             if owner not in self._tasks:
