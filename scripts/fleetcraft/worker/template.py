@@ -1,7 +1,8 @@
 """A Python process that others are forked from, so that they start with everything imported.
 
-Executed by itself (`python -P template.py DESCRIPTOR`), from the standard library alone: it must hold nothing that its
-children should not inherit, no threads above all. `fleetcraft.worker.warm` starts it and talks to it.
+Executed by itself (`python -P template.py DESCRIPTOR [MODULE:FUNCTION …]`), from the standard library alone: it must
+hold nothing that its children should not inherit, no threads above all. `fleetcraft.worker.warm` starts it and talks to
+it.
 
 It knows nothing of what it will run. The first child imports for itself and reports its modules at its end; the
 template then imports these, after a rehearsal in a child has shown that none of them starts a thread. What a
@@ -14,7 +15,6 @@ import atexit
 import contextlib
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import runpy
@@ -26,14 +26,15 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 HEADER = struct.Struct("!Q")
 DESCRIPTORS = 3
 """With each start: the log, the descriptor that is to be kept open, and the end of the pipe that says when to begin."""
 
-_UNFIT = frozenset({"numpy", "torch"})
-"""Packages whose state children must not share: a generator of random numbers, seeded at import; a pool of threads."""
+_UNFIT = frozenset({"torch"})
+"""Packages that hold more than can be shared: devices."""
 
 _REHEARSALS = 8
 
@@ -67,10 +68,16 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 
 
 class Template:
-    """Serves its starter until the socket closes."""
+    """Serves its starter until the socket closes.
 
-    def __init__(self, connection: socket.socket):
-        self._connection = connection
+    Parameters
+    ----------
+    calls : `module:function`, called without arguments once the module is imported: what a function keeps for the rest
+        of a process, children then find.
+    """
+
+    def __init__(self, connection: socket.socket, calls: list[str]):
+        self._connection, self._calls = connection, calls
         self._known = False
         self._reports: dict[int, bytearray] = {}
 
@@ -105,8 +112,8 @@ class Template:
         """Import what children need. Nobody is kept waiting meanwhile: the starter is told before and after."""
         self._known = True
         send_message(self._connection, {"state": "busy"})
-        fit = rehearse(names)
-        for _ in import_each(fit):
+        fit = rehearse(names, self._calls)
+        for _ in prepare(fit, self._calls):
             continue
         gc.collect()
         gc.freeze()
@@ -142,6 +149,16 @@ class Template:
         return number
 
 
+def prepare(names: list[str], calls: list[str]) -> Iterator[str]:
+    """Import modules and make the calls that belong to them; says each module when that is done."""
+    yield from import_each(names)
+    for call in calls:
+        module, _, function = call.partition(":")
+        if module in names and module in sys.modules:
+            getattr(sys.modules[module], function)()
+            yield module
+
+
 def import_each(names: list[str]) -> Iterator[str]:
     """Import modules in this order, and say each as it was imported.
 
@@ -167,11 +184,14 @@ def _can_import(name: str) -> bool:
     return True
 
 
-def rehearse(names: list[str]) -> list[str]:
-    """Those modules that can be imported without starting a thread, found out in children."""
+def rehearse(names: list[str], calls: list[str]) -> list[str]:
+    """Those modules that can be imported without starting a thread, found out in children.
+
+    With one that starts threads its whole package is given up, for the others of it would import that one.
+    """
     candidates = [name for name in names if not name.startswith("__") and name.partition(".")[0] not in _UNFIT]
     for _ in range(_REHEARSALS):
-        offender = _first_offender(candidates)
+        offender = _first_offender(candidates, calls)
         if offender is None:
             return candidates
         package = offender.partition(".")[0]
@@ -179,7 +199,7 @@ def rehearse(names: list[str]) -> list[str]:
     return []
 
 
-def _first_offender(names: list[str]) -> str | None:
+def _first_offender(names: list[str], calls: list[str]) -> str | None:
     """The first module that children must not share; None if there is none."""
     answer, say = os.pipe()
     child = os.fork()
@@ -191,8 +211,9 @@ def _first_offender(names: list[str]) -> str | None:
             null = os.open(os.devnull, os.O_RDWR)
             for standard in (0, 1, 2):
                 os.dup2(null, standard)
-            for current in import_each(names):
-                if len(os.listdir("/proc/self/task")) > 1 or not _UNFIT.isdisjoint(sys.modules):
+            for name in prepare(names, calls):
+                current = name
+                if len(list(Path("/proc/self/task").iterdir())) > 1 or not _UNFIT.isdisjoint(sys.modules):
                     break
             else:
                 code = 0
@@ -227,6 +248,7 @@ def _live(order: dict[str, Any], descriptors: list[int], report: int | None) -> 
         sys.argv = [order["module"], *order["arguments"]]
         sys.orig_argv = list(order["command"])
         gc.enable()
+        _reseed()
         code = _exit_code(lambda: runpy.run_module(order["module"], run_name="__main__", alter_sys=True))
         # What the end of an interpreter does before it takes itself apart.
         threading._shutdown()  # type: ignore[attr-defined]
@@ -234,10 +256,17 @@ def _live(order: dict[str, Any], descriptors: list[int], report: int | None) -> 
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         if report is not None and code == 0:
-            with open(report, "wb", closefd=False) as file:  # noqa: PTH123 - a descriptor
+            with open(report, "wb", closefd=False) as file:
                 file.write(json.dumps(list(sys.modules)).encode() + b"\n")
     finally:
         os._exit(code)
+
+
+def _reseed() -> None:
+    """Give a child random numbers of its own; those of the standard library see to it themselves."""
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()
 
 
 def _exit_code(run: Callable[[], object]) -> int:
@@ -262,4 +291,4 @@ def _exit_code(run: Callable[[], object]) -> int:
 if __name__ == "__main__":
     # The starter may be gone at any moment; then there is nobody to tell.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        Template(socket.socket(fileno=int(sys.argv[1]))).serve()
+        Template(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]).serve()

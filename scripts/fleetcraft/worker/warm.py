@@ -35,6 +35,9 @@ _PREFIX = ("-P", "-m")
 _IMPORT_VARIABLES = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA_")
 """Beginnings of the names of variables that decide what is imported; the rest is set in each child."""
 
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Keeps numerical libraries from starting their pools of threads in a template, which can't be forked then."""
+
 _IDENTITY = ("FLEETCRAFT_ATTEMPT", "FLEETCRAFT_TASK", "FLEETCRAFT_NODE_FILE", "FLEETCRAFT_SLOT", "FLEETCRAFT_STREAM")
 
 
@@ -119,11 +122,13 @@ class WarmStarter:
     ----------
     watched : files and directories whose change means that what was imported may be another version by now; the
         interpreter's packages are always watched.
+    calls : `module:function` of what templates call once they have imported the module, see `template.Template`.
     renew_after : so many forks until a template is replaced by a fresh one.
     """
 
-    def __init__(self, watched: Collection[Path] = (), renew_after: int = 500):
+    def __init__(self, watched: Collection[Path] = (), calls: Collection[str] = (), renew_after: int = 500):
         self._cold = CommandStarter()
+        self._calls = tuple(calls)
         self._watched = (*watched, Path(sysconfig.get_path("purelib")))
         self._renew_after = renew_after
         self._templates: dict[tuple[tuple[str, str], ...], _Template] = {}
@@ -193,10 +198,10 @@ class WarmStarter:
 
     def _start(self, environment: dict[str, str]) -> _Template:
         ours, theirs = socket.socketpair()
-        kept = {name: value for name, value in environment.items() if name not in _IDENTITY}
+        kept = {name: value for name, value in environment.items() if name not in _IDENTITY} | _ONE_THREAD
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", str(_TEMPLATE), str(theirs.fileno())],
+                [sys.executable, "-P", str(_TEMPLATE), str(theirs.fileno()), *self._calls],
                 cwd="/",
                 env=kept,
                 stdin=subprocess.DEVNULL,
