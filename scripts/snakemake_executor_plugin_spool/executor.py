@@ -63,6 +63,7 @@ class Executor(RemoteExecutor):
                     self.workflow, self.common_settings, self._sources, spool.root / "sources" / "inputs"
                 )
                 session.adopt_from(self._adoptable())
+                self._complete_records(session)
                 self._fleet = self._make_fleet(spool)
                 session.watch_workers(self._fleet.oracle, self._fleet.stale_s)
             except BaseException:
@@ -94,14 +95,14 @@ class Executor(RemoteExecutor):
                 continue
             specs[spec.id] = spec
             infos[spec.id] = SubmittedJobInfo(job=job, external_jobid=spec.id)
-        was_interrupted = {key for key, info in infos.items() if self._was_interrupted(info.job)}
+        ended_meanwhile = {key for key, info in infos.items() if self._ended_meanwhile(info.job)}
         for info in infos.values():
             # Before the task can run: if this controller is killed, the next one knows by it what became of the task.
             info.job.register(external_jobid=info.external_jobid)
         problem = ""
         try:
             with self._mutex:
-                session.submit(list(specs.values()), was_interrupted)
+                session.submit(list(specs.values()), ended_meanwhile)
         except (FleetcraftError, OSError) as error:
             problem = f"its task could not be enqueued: {error}\n"
         for info in infos.values():
@@ -238,13 +239,18 @@ class Executor(RemoteExecutor):
                 remedy="Lower the rule's threads or resources (--set-threads, --set-resources), or use larger workers",
             )
 
-    def _was_interrupted(self, job: Any) -> bool:
-        """Whether a controller had submitted this job, and was gone before it saw the job's end."""
+    def _ended_meanwhile(self, job: Any) -> bool:
+        """Whether this job, to all appearance, ended after Snakemake had looked and found that it is to run.
+
+        It lacked its outputs then, and has them now. (The mark of incomplete outputs doesn't tell: the job itself
+        removes it.)
+        """
         if not self._open_session().may_have_ended(members_of(job)):
             return False
         jobs = job.jobs if job.is_group() else [job]
-        incomplete = self.workflow.persistence.incomplete
-        return all(self.workflow.async_run(incomplete(single)) for single in jobs if single.output)
+        reasons = [self.dag.reason(single) for single in jobs]
+        lacked = all(bool(reason.missing_output) or bool(reason.incomplete_output) for reason in reasons)
+        return lacked and all(Path(output).exists() for output in outputs_to_sync(job, ()))
 
     def _adoptable(self) -> dict[str, frozenset[str]]:
         """Jobs that are to run, each with those before it that are to run: by their keys."""
@@ -255,6 +261,28 @@ class Executor(RemoteExecutor):
             )
             for job in needed
         }
+
+    def _complete_records(self, session: Session) -> None:
+        """Write Snakemake's records of jobs that ended while there was no controller.
+
+        The job itself clears the mark that it is incomplete, but only a controller records what it was run with.
+        Without that, Snakemake would take its outputs for up to date whatever changes later.
+        """
+        persistence = self.workflow.persistence
+        for job in self.dag.jobs:
+            if job.is_local or self.dag.needrun(job) or not job.output:
+                continue
+            done_as = session.done_as(task_id(job, members_of(job), self.workflow.workdir_init))
+            if done_as is None or persistence.has_metadata(job):
+                continue
+            if done_as == fingerprint(job, self._sources.digest, self._config):
+                self.workflow.async_run(persistence.finished(job))
+            else:
+                self.logger.warning(
+                    f"{', '.join(map(str, job.output))} was made while no controller ran, from other sources or "
+                    "another configuration than now; Snakemake can't tell whether it is up to date. "
+                    "Use --forcerun if it isn't."
+                )
 
     def _make_fleet(self, spool: Spool) -> Fleet:
         settings = self.workflow.executor_settings

@@ -58,6 +58,7 @@ class Session:
         self._waiting: set[str] = set()
         self._to_resubmit: dict[str, TaskSpec] = {}
         self._adoptable: dict[str, frozenset[str]] = {}
+        self._left: set[str] = set()
         self._reaper: Reaper | None = None
         now_s = spool.clock.monotonic()
         self._next_beat_s = now_s + _BEAT_S
@@ -79,7 +80,11 @@ class Session:
             if place.state in FINAL_STATES:
                 continue
             labels = self._labels(task_id)
-            if labels.get("maker") == MAKER and not self._is_adoptable(_members(labels)):
+            if labels.get("maker") != MAKER:
+                continue
+            if self._is_adoptable(_members(labels)):
+                self._left.add(task_id)
+            else:
                 stale.append(task_id)
         if stale:
             cancel(self._writer, stale)
@@ -93,12 +98,17 @@ class Session:
         """Whether the end of such a task could be one that nobody has seen yet."""
         return bool(self._past) and self._is_adoptable(members)
 
-    def submit(self, specs: Sequence[TaskSpec], was_interrupted: Collection[str]) -> None:
+    def done_as(self, task_id: str) -> str | None:
+        """The fingerprint of a task that was done before this session; None for any other."""
+        state, _, done_as = self._past.get(task_id, (State.PENDING, 0, ""))
+        return done_as if state is State.DONE else None
+
+    def submit(self, specs: Sequence[TaskSpec], ended_meanwhile: Collection[str]) -> None:
         """Have tasks executed. Those that the spool knows already are gone on with where they can be.
 
         Parameters
         ----------
-        was_interrupted : ids of tasks whose job had been submitted by a controller that was gone before the job's end.
+        ended_meanwhile : ids of tasks that seem to have ended while this controller started.
         """
         by_id = {spec.id: spec for spec in specs}
         self._waiting.update(by_id)
@@ -111,7 +121,8 @@ class Session:
                 unseen.append(task_id)
                 continue
             state, attempt, done_as = self._past[task_id]
-            if state is State.DONE and task_id in was_interrupted and done_as == spec.labels["fingerprint"]:
+            was_left = task_id in self._left or task_id in ended_meanwhile
+            if state is State.DONE and was_left and done_as == spec.labels["fingerprint"]:
                 self._news[task_id] = Result(
                     task_id, state, attempt, self.spool.layout.index(task_id), None, None, "found done"
                 )
@@ -120,6 +131,7 @@ class Session:
         self._go_on_with(unseen, by_id, again)
         self._to_resubmit |= again
         self._resubmit()
+        self._left.difference_update(by_id)
         for spec in specs:
             # Adopted once at most: whatever is asked for later is asked for because it is to run again.
             for member in spec.labels["members"]:
