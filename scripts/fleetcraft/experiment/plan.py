@@ -20,7 +20,7 @@ from typing import Any
 
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
-from fleetcraft.experiment.shards import Shard, make_shards
+from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, resolve
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.paths import Paths
@@ -73,10 +73,9 @@ class Plan:
             "determinism": DETERMINISM,
         }
         self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
-        shards = make_shards(
+        self.shards: Shards[Prompt] = Shards(
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
-        self.shards: dict[str, Shard[Prompt]] = {shard.name: shard for shard in shards}
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
         self.samples: Callable[[str, str], tuple[Sample, ...]] = lru_cache(maxsize=256)(self._make_samples)
