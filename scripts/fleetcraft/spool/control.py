@@ -12,7 +12,7 @@ from fleetcraft.ground.digests import canonical_json
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.files import explained_os_errors
 from fleetcraft.spool.names import TaskName
-from fleetcraft.spool.settle import settle_claim
+from fleetcraft.spool.settle import Ending, settle_one
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.survey import is_known, survey
 from fleetcraft.spool.task import FINAL_STATES, Attempt, Outcome, State
@@ -62,7 +62,7 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
                 elif place.state is State.PENDING:
                     changed = True
                     ending = Attempt(place.name.attempt, Outcome.CANCELLED, "cancelled", writer.name, writer.host)
-                    if settle_claim(writer, place.path, place.name, ending) is not None:
+                    if settle_one(writer, Ending(place.path, place.name, ending)) is not None:
                         cancelled.add(task_id)
                 elif place.owner is not None and owner != place.owner:
                     changed = True

@@ -9,7 +9,7 @@ from fleetcraft.spool.layout import WriterName
 from fleetcraft.spool.leases import LeaseWatch, Liveness, Oracle, Verdict, read_lease
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.producer import complete_staging
-from fleetcraft.spool.settle import Settled, quarantine, settle_claim
+from fleetcraft.spool.settle import Ending, Settled, quarantine, settle
 from fleetcraft.spool.task import Attempt, Outcome
 from fleetcraft.spool.writer import Writer
 
@@ -87,6 +87,7 @@ class Reaper:
             # A listing may lag behind; that the directory can be removed is the server's word that it is empty.
             names = filesystem.list(directory)
             orders = control.orders_to_cancel(self._spool, worker)
+            endings = []
             for text in names:
                 name = TaskName.parse(text)
                 if name is None:
@@ -98,9 +99,8 @@ class Reaper:
                 else:
                     log = str(layout.log(name).relative_to(layout.root))
                     ending = Attempt(name.attempt, Outcome.LOST, cause, worker, host, log=log, observed=neighbours)
-                settled = settle_claim(self._writer, directory / text, name, ending)
-                if settled is not None:
-                    report.settled.append(settled)
+                endings.append(Ending(directory / text, name, ending))
+            report.settled += [settled for settled in settle(self._writer, endings) if settled is not None]
             self._writer.sync()
             if filesystem.remove_directory(directory):
                 break

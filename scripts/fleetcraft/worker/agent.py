@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from fleetcraft.ground.errors import NoSpace
 from fleetcraft.ground.machine import boot_id, host_name, own_start, process_start
 from fleetcraft.ground.processes import adopt_orphans, children
+from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
 from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
 from fleetcraft.worker.health import NodeHealth, observe_node
@@ -324,12 +324,12 @@ class Agent:
             due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
         if self._signals:
             due_s.append(now_s)
-        watched: list[Any] = [self._wakeup, *self._launchers.values()]
-        ready: list[Any] = select.select(watched, [], [], max(0.0, min(due_s) - now_s))[0]
+        watched = [self._wakeup, *(launcher.fileno() for launcher in self._launchers.values())]
+        ready = readable(watched, min(due_s) - now_s)
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
         for kind, launcher in list(self._launchers.items()):
-            if launcher in ready:
+            if launcher.fileno() in ready:
                 events = launcher.events()
                 if events is None:
                     self._events.append({"died": kind})

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.processes import adopt_orphans, children, environment_value
+from fleetcraft.ground.waiting import readable
 
 OUT_OF_MEMORY_SCORE = 500
 UNKILLABLE_S = 60.0
@@ -99,13 +99,11 @@ class Launcher:
         self._end_strays()
 
     def _wait(self) -> None:
-        watched: list[Any] = [self._wakeup]
-        if self._open:
-            watched.append(self._connection)
-        ready, _, _ = select.select(watched, [], [], self._patience_s())
+        connection = self._connection.fileno()
+        ready = readable([self._wakeup, *([connection] if self._open else [])], self._patience_s())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        if self._connection in ready:
+        if connection in ready:
             self._receive()
 
     def _patience_s(self) -> float | None:
