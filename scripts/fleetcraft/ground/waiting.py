@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def readable(descriptors: Iterable[int], timeout_s: float | None) -> set[int]:
-    """Those that can be read from, or were closed at the other end; empty when the time is over; None waits for ever."""
+    """Those that can be read from, or whose other end is closed; none when the time is over (None waits for ever)."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -180,18 +180,20 @@ class Agent:
         self._handle_events()
         self._handle_signals()
         self._handle_walltime()
-        self._settle()
         self._beat()
         self._handle_control()
+        # What ended is written down after its successors have started: the disk is waited for while they run.
         self._start_what_may()
         if self._may_claim():
             self._claim()
+            self._start_what_may()
+        self._settle()
+        if self._waiting is not None:
             self._start_what_may()
         reason = self._reason_to_leave()
         if reason is not None:
             self._station.leave()
             return reason
-        self._station.writer.sync()
         self._wait()
         return None
 
@@ -219,7 +221,7 @@ class Agent:
         self._books.book(attempt_key(claim), claim.request)
 
     def _may_claim(self) -> bool:
-        due = self._clock.monotonic() >= self._next_claim_s and not self._endings and not self._to_start
+        due = self._clock.monotonic() >= self._next_claim_s and self._trouble_s is None and not self._to_start
         serving = self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None
         if not due or not serving:
             return False
@@ -325,7 +327,11 @@ class Agent:
         if self._signals:
             due_s.append(now_s)
         watched = [self._wakeup, *(launcher.fileno() for launcher in self._launchers.values())]
-        ready = readable(watched, min(due_s) - now_s)
+        ready = readable(watched, 0)
+        if not ready:
+            # The line that decides about a task is durable already; its rename may follow when there is time.
+            self._station.writer.sync()
+            ready = readable(watched, min(due_s) - self._clock.monotonic())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
         for kind, launcher in list(self._launchers.items()):
@@ -408,6 +414,7 @@ class Agent:
         del self._running[key]
         self._books.release(key)
         self._endings.append((run.claim, ending))
+        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
         self._judge_node(run.claim.name.id, outcome, cause)
 
     def _judge_node(self, task_id: str, outcome: Outcome, cause: str) -> None:
@@ -430,8 +437,6 @@ class Agent:
             return
         self._station.end(self._endings, sync=False)
         self._endings = []
-        now_s = self._clock.monotonic()
-        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
 
     def _handle_signals(self) -> None:
         while self._signals:

@@ -83,6 +83,7 @@ class Launcher:
 
     def __init__(self, connection: socket.socket, starter: Starter, clock: Clock):
         self._connection, self._starter, self._clock = connection, starter, clock
+        self._environment = dict(os.environ)
         self._tasks: dict[str, _Task] = {}
         self._buffer = b""
         self._open = True
@@ -134,11 +135,9 @@ class Launcher:
 
     def _start(self, order: Order) -> None:
         key = order["start"]
-        environment = {**os.environ, **order["environment"]}
+        environment = {**self._environment, **order["environment"]}
         try:
-            log_path = Path(order["log"])
-            log_path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            log = _open_log(order["log"])
         except OSError as error:
             self._send({"refused": key, "problem": f"its log can't be written: {error}"})
             return
@@ -233,6 +232,15 @@ class Launcher:
             except (BrokenPipeError, ConnectionResetError):
                 # The agent is gone; the next receive says so, and all tasks are ended then.
                 return
+
+
+def _open_log(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 class LauncherClient:
