@@ -21,8 +21,9 @@ from collections import Counter
 from pathlib import Path
 
 from fleetcraft.spool import Filesystem, Outcome, Producer, ResultScanner, Spool, State, Station, TaskSpec, Writer
-from fleetcraft.worker.agent import Agent, Settings
+from fleetcraft.worker.agent import Agent
 from fleetcraft.worker.inventory import Inventory
+from fleetcraft.worker.settings import Settings
 
 METADATA = ("list", "stat", "rename", "link", "mkdir", "rmdir", "unlink", "open")
 

@@ -14,57 +14,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fleetcraft.ground.errors import NoSpace
-from fleetcraft.ground.machine import boot_id, host_name, own_start, process_start
-from fleetcraft.ground.processes import adopt_orphans, children
+from fleetcraft.ground.machine import boot_id, host_name, own_start
+from fleetcraft.ground.processes import adopt_orphans
 from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
 from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
-from fleetcraft.worker.launcher import UNKILLABLE_S, LauncherClient, Starter, start_command
+from fleetcraft.worker.judgement import CANCELLED, judge
+from fleetcraft.worker.launcher import UNKILLABLE_S, Starter
+from fleetcraft.worker.launchers import Launchers
 from fleetcraft.worker.node_lock import NodeLock
-from fleetcraft.worker.outputs import sync_outputs
 from fleetcraft.worker.packing import Books, Share, why_not_in_time
+from fleetcraft.worker.settings import Settings
 
 _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a worker behaves. Times in seconds.
-
-    Parameters
-    ----------
-    lane : serves tasks of this lane besides those that ask for none.
-    idle_timeout_s : leaves after so long without work that it could do; None to stay.
-    walltime_s : how long it may live, as its allocation says; None without a limit.
-    walltime_margin_s : how long before its walltime it ends what still runs and gives it back.
-    poll_s : longest pause between looks for work; short ones come first, so that a worker that has just become idle is
-        quick, and one that has been idle for long is quiet.
-    heartbeat_s : between heartbeats.
-    control_s : between looks for orders.
-    grace_s : between TERM and KILL.
-    failing_tasks : how many different tasks must fail here in a row for the node to be drained; 0 for never.
-    avoid_s : how long a task that failed here is left to other nodes.
-    patience_s : how long a file system in trouble (a full disk, a server that restarts) is waited for.
-    identity : what whoever started the worker wants to find in its lease.
-    """
-
-    lane: str | None = None
-    idle_timeout_s: float | None = None
-    walltime_s: float | None = None
-    walltime_margin_s: float = 30.0
-    poll_s: float = 2.0
-    heartbeat_s: float = 10.0
-    control_s: float = 2.0
-    grace_s: float = 10.0
-    failing_tasks: int = 3
-    avoid_s: float = 30.0
-    patience_s: float = 600.0
-    identity: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -106,13 +73,10 @@ class Agent:
         self._lock_directory = lock_directory
         self._spool, self._clock = spool, spool.clock
         self._settings = settings or Settings()
-        self._starters = {"command": start_command, **(starters or {})}
-        self._prepare = prepare or {}
+        self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
         self._host = host or host_name()
         self._books = Books(inventory, self._settings.lane)
         self._health = NodeHealth(self._settings.failing_tasks)
-        self._launchers: dict[str, LauncherClient] = {}
-        self._launcher_deaths = 0
         self._running: dict[str, _Running] = {}
         self._waiting: Claim | None = None
         self._to_start: deque[Claim] = deque()
@@ -141,7 +105,7 @@ class Agent:
         """
         adopt_orphans()
         self._node = NodeLock((str(self._spool.root), self._host, boot_id()), self._lock_directory)
-        self._launcher("command")
+        self._launchers.of("command")
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
@@ -150,11 +114,9 @@ class Agent:
         try:
             with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
                 self._station = Station(writer, self._lease("serving"))
-                try:
-                    return self._serve()
-                finally:
-                    self._end_everything()
+                return self._serve()
         finally:
+            self._launchers.close()
             self._node.close()
             shutil.rmtree(self._directory)
 
@@ -278,12 +240,12 @@ class Agent:
         assert self._directory is not None
         key, spec = attempt_key(claim), claim.record.spec
         share = self._books.share(key)
-        if spec.launcher not in self._starters:
+        if not self._launchers.knows(spec.launcher):
             self._end(claim, Outcome.FAILED, f"this worker has no launcher {spec.launcher!r}")
             return
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
-        launcher = self._launcher(spec.launcher)
+        launcher = self._launchers.of(spec.launcher)
         if self._has_entered and self._node.holds == "share":
             self._station.writer.note("node entered")
             self._has_entered = False
@@ -326,7 +288,7 @@ class Agent:
             due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
         if self._signals:
             due_s.append(now_s)
-        watched = [self._wakeup, *(launcher.fileno() for launcher in self._launchers.values())]
+        watched = [self._wakeup, *(launcher.fileno() for launcher in self._launchers.present().values())]
         ready = readable(watched, 0)
         if not ready:
             # The line that decides about a task is durable already; its rename may follow when there is time.
@@ -334,7 +296,7 @@ class Agent:
             ready = readable(watched, min(due_s) - self._clock.monotonic())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        for kind, launcher in list(self._launchers.items()):
+        for kind, launcher in self._launchers.present().items():
             if launcher.fileno() in ready:
                 events = launcher.events()
                 if events is None:
@@ -357,34 +319,14 @@ class Agent:
             return
         if event["unkillable"]:
             self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
-        outcome, cause = self._judge(run, event)
+        stop_cause = run.stop_cause
+        if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
+            stop_cause = self._stop_signal_pending()
+        outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
         measured: dict[str, Any] = {
             name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
         }
         self._finish_run(key, outcome, cause, event["exit_code"], measured)
-
-    def _judge(self, run: _Running, event: dict[str, Any]) -> tuple[Outcome, str]:
-        """How an attempt ended, and by whose doing."""
-        code, spec = event["exit_code"], run.claim.record.spec
-        stop_cause = run.stop_cause or (
-            self._stop_signal_pending() if code in (-signal.SIGTERM, -signal.SIGINT) else None
-        )
-        if stop_cause == "cancelled":
-            return Outcome.CANCELLED, "cancelled"
-        if code == 0 and not event["timed_out"]:
-            missing = sync_outputs(spec.outputs, spec.directory)
-            return (Outcome.SUCCEEDED, "succeeded") if missing is None else (Outcome.FAILED, missing)
-        if stop_cause is not None:
-            return Outcome.INTERRUPTED, stop_cause
-        if event["timed_out"]:
-            return Outcome.FAILED, f"it ran longer than its runtime of {run.claim.request.runtime_s} s"
-        if code is None:
-            return Outcome.FAILED, "it could not be killed"
-        if code < 0:
-            name = signal.Signals(-code).name
-            hint = "; out of memory is the usual reason" if name == "SIGKILL" else ""
-            return Outcome.FAILED, f"it was killed by {name}{hint}"
-        return Outcome.FAILED, f"exit code {code}"
 
     def _stop_signal_pending(self) -> str | None:
         """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
@@ -456,10 +398,10 @@ class Agent:
         for task_id in self._station.orders_to_cancel():
             for run in self._running.values():
                 if run.claim.name.id == task_id:
-                    run.stop_cause = "cancelled"
-                    self._launchers[run.launcher].stop(attempt_key(run.claim))
+                    run.stop_cause = CANCELLED
+                    self._launchers.of(run.launcher).stop(attempt_key(run.claim))
             if self._waiting is not None and self._waiting.name.id == task_id:
-                self._end(self._waiting, Outcome.CANCELLED, "cancelled")
+                self._end(self._waiting, Outcome.CANCELLED, CANCELLED)
                 self._waiting = None
 
     def _reconcile(self) -> None:
@@ -495,7 +437,7 @@ class Agent:
         self._stop_cause = cause
         for key, run in self._running.items():
             run.stop_cause = run.stop_cause or cause
-            self._launchers[run.launcher].stop(key)
+            self._launchers.of(run.launcher).stop(key)
         if self._waiting is not None:
             self._end(self._waiting, Outcome.RETURNED, cause)
             self._waiting = None
@@ -531,11 +473,7 @@ class Agent:
 
     def _lease(self, state: Literal["serving", "draining", "leaving"]) -> Lease:
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
-        processes = [(os.getpid(), own_start())]
-        for launcher in self._launchers.values():
-            start = process_start(launcher.pid)
-            if start is not None:
-                processes.append((launcher.pid, start))
+        processes = [(os.getpid(), own_start()), *self._launchers.processes()]
         running = [
             {
                 "id": run.claim.name.id,
@@ -569,38 +507,11 @@ class Agent:
             return None
         return self._started_s + self._settings.walltime_s - self._clock.monotonic()
 
-    def _launcher(self, kind: str) -> LauncherClient:
-        if kind not in self._launchers:
-            self._launchers[kind] = LauncherClient(self._starters[kind], self._clock, self._prepare.get(kind))
-        return self._launchers[kind]
-
     def _launcher_died(self, kind: str) -> None:
-        """Its tasks have fallen to this process: end them, and start a new one when it is needed."""
-        if kind in self._launchers:
-            self._launchers.pop(kind).close()
-        self._end_adopted()
+        """End what it ran; a new one is made when it is needed."""
+        if not self._launchers.bury(kind):
+            self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
         for key in [key for key, run in self._running.items() if run.launcher == kind]:
             self._finish_run(key, Outcome.LOST, CRASHED, None, {})
-        self._launcher_deaths += 1
-        if self._launcher_deaths > _LAUNCHER_RESTARTS:
-            self._drain(f"its launcher died {self._launcher_deaths} times")
-
-    def _end_adopted(self) -> None:
-        """Kill every child that isn't a launcher, until there is none."""
-        keep = {launcher.pid for launcher in self._launchers.values()}
-        deadline_s = self._clock.monotonic() + UNKILLABLE_S
-        while self._clock.monotonic() < deadline_s:
-            left = [pid for pid in children() if pid not in keep and os.waitpid(pid, os.WNOHANG)[0] == 0]
-            if not left:
-                return
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-            self._clock.sleep(0.01)
-        self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
-
-    def _end_everything(self) -> None:
-        """On the way out, whatever the reason: no child survives this process."""
-        for launcher in self._launchers.values():
-            launcher.close()
-        self._launchers.clear()
-        self._end_adopted()
+        if self._launchers.deaths > _LAUNCHER_RESTARTS:
+            self._drain(f"its launcher died {self._launchers.deaths} times")
