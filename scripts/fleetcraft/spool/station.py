@@ -183,6 +183,10 @@ class Station:
         """The end of an attempt of this worker, to be filled in further with `dataclasses.replace`."""
         return Attempt(claim.name.attempt, outcome, cause, self.name, self.writer.host)
 
+    def has_company(self) -> bool:
+        """Whether there are other workers."""
+        return any(name != f"{self.name}.json" for name in self.spool.filesystem.list(self.spool.layout.leases))
+
     def orders_to_cancel(self) -> set[str]:
         """Ids of tasks of this worker that are to be ended."""
         self._orders = control.orders_to_cancel(self.spool, self.name)

@@ -363,7 +363,8 @@ class Agent:
         if outcome is Outcome.SUCCEEDED:
             self._health.succeeded()
         elif outcome is Outcome.FAILED:
-            self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
+            if self._station.has_company():
+                self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
             reason = self._health.failed(task_id, cause)
             if reason is not None:
                 self._drain(reason)

@@ -23,7 +23,7 @@ class Settings:
     control_s : between looks for orders.
     grace_s : between TERM and KILL.
     failing_tasks : how many different tasks must fail here in a row for the node to be drained; 0 for never.
-    avoid_s : how long a task that failed here is left to other nodes.
+    avoid_s : how long a task that failed here is left to other workers, where there are any.
     patience_s : how long a file system in trouble (a full disk, a server that restarts) is waited for.
     identity : what whoever started the worker wants to find in its lease.
     """
