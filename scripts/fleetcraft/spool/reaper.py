@@ -17,7 +17,7 @@ _ROUNDS = 5
 
 
 @dataclass(slots=True)
-class Reaped:
+class ReaperReport:
     """What one step of the reaper did.
 
     Parameters
@@ -52,10 +52,10 @@ class Reaper:
         self._watch = LeaseWatch(stale_s)
         self._drafts = LeaseWatch(stale_s)
 
-    def step(self) -> Reaped:
+    def step(self) -> ReaperReport:
         """One look at all workers and at what was left behind; call it as often as leases are to be judged."""
         layout, filesystem = self._spool.layout, self._spool.filesystem
-        report = Reaped()
+        report = ReaperReport()
         now_s = self._spool.clock.monotonic()
         leased = {name.removesuffix(".json") for name in filesystem.list(layout.leases) if name.endswith(".json")}
         workers = set(filesystem.list(layout.running)) | leased
@@ -78,7 +78,7 @@ class Reaper:
         self._writer.sync()
         return report
 
-    def _take_back(self, worker: str, host: str, cause: str, report: Reaped) -> None:
+    def _take_back(self, worker: str, host: str, cause: str, report: ReaperReport) -> None:
         layout, filesystem = self._spool.layout, self._spool.filesystem
         directory = layout.claims_of(worker)
         # Written before any claim is taken back: whoever proves from the journal what ran when needs it first.

@@ -197,8 +197,7 @@ class Station:
         reason = control.aborted(self.spool)
         if reason is not None:
             return f"aborted: {reason}"
-        drains = control.drained(self.spool)
-        return drains.get(self.name, drains.get(self.writer.host))
+        return control.drain_reason(self.spool, (self.name, self.writer.host))
 
     def leave(self) -> None:
         """Give back every claim, durably, and stop being a worker."""
