@@ -97,8 +97,7 @@ class Reaper:
                 if name.id in orders:
                     ending = Attempt(name.attempt, Outcome.CANCELLED, "cancelled", worker, host)
                 else:
-                    log = str(layout.log(name).relative_to(layout.root))
-                    ending = Attempt(name.attempt, Outcome.LOST, cause, worker, host, log=log, observed=neighbours)
+                    ending = self._lost(name, cause, worker, host, neighbours)
                 endings.append(Ending(directory / text, name, ending))
             report.settled += [settled for settled in settle(self._writer, endings) if settled is not None]
             self._writer.sync()
@@ -113,6 +112,14 @@ class Reaper:
         filesystem.remove(layout.lease(worker))
         filesystem.remove(layout.drains / worker)
         report.workers[worker] = cause
+
+    def _lost(self, name: TaskName, cause: str, worker: str, host: str, observed: dict[str, int]) -> Attempt:
+        """The end of a claim whose worker is gone. Without a log it was never started, so it isn't to blame."""
+        log = self._spool.layout.log(name)
+        if not self._spool.filesystem.exists(log):
+            return Attempt(name.attempt, Outcome.RETURNED, cause, worker, host)
+        relative = str(log.relative_to(self._spool.root))
+        return Attempt(name.attempt, Outcome.LOST, cause, worker, host, log=relative, observed=observed)
 
     def _tidy(self, now_s: float) -> None:
         """Remove drafts that nobody goes on with, and orders to workers that are no more.

@@ -24,12 +24,14 @@ from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.judgement import CANCELLED, judge
 from fleetcraft.worker.launcher import UNKILLABLE_S, Starter
 from fleetcraft.worker.launchers import Launchers
-from fleetcraft.worker.node_lock import NodeLock
+from fleetcraft.worker.node_lock import NodeLock, node_directory
+from fleetcraft.worker.pace import Pace
 from fleetcraft.worker.packing import Books, Share, why_not_in_time
 from fleetcraft.worker.settings import Settings
 
 _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
+_BATCH = 16
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
 
@@ -80,6 +82,8 @@ class Agent:
         self._running: dict[str, _Running] = {}
         self._waiting: Claim | None = None
         self._to_start: deque[Claim] = deque()
+        self._ahead: deque[Claim] = deque()
+        self._pace = Pace()
         self._endings: list[tuple[Claim, Attempt]] = []
         self._events: deque[dict[str, Any]] = deque()
         self._trouble_s: float | None = None
@@ -110,7 +114,7 @@ class Agent:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda received, frame: self._signals.append(received))
-        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-", dir=node_directory()))
         try:
             with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
                 self._station = Station(writer, self._lease("serving"))
@@ -163,27 +167,35 @@ class Agent:
         """Look for work; the pause until the next look grows while there is none."""
         now_s = self._clock.monotonic()
         self._avoid = {task: until_s for task, until_s in self._avoid.items() if until_s > now_s}
-        claims = self._station.claim(self._fits, self._book, self._books.inventory.threads, frozenset(self._avoid))
-        if claims:
-            self._to_start.extend(claims)
+        threads = self._books.inventory.threads
+        most_ahead = self._pace.ahead(threads)
+
+        def fits(request: Request) -> bool:
+            ahead = len(self._ahead) < most_ahead and request.access == "shared" and self._books.could(request)
+            return self._is_in_time(request) and (self._books.fits(request) or ahead)
+
+        if self._station.claim(fits, self._take, threads + most_ahead, frozenset(self._avoid)):
             self._worked_s, self._pause_s = now_s, _SHORTEST_PAUSE_S
         else:
             self._pause_s = min(2 * self._pause_s, self._settings.poll_s)
         self._next_claim_s = now_s + self._pause_s
-
-    def _fits(self, request: Request) -> bool:
-        return self._is_in_time(request) and self._books.fits(request)
 
     def _is_in_time(self, request: Request) -> bool:
         left_s = self._left_s()
         margin_s = self._settings.walltime_margin_s
         return why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
 
-    def _book(self, claim: Claim) -> None:
-        self._books.book(attempt_key(claim), claim.request)
+    def _take(self, claim: Claim) -> None:
+        """Have a claim started soon: at once where there is room."""
+        if self._books.fits(claim.request):
+            self._books.book(attempt_key(claim), claim.request)
+            self._to_start.append(claim)
+        else:
+            self._ahead.append(claim)
 
     def _may_claim(self) -> bool:
         due = self._clock.monotonic() >= self._next_claim_s and self._trouble_s is None and not self._to_start
+        due = due and 2 * len(self._ahead) <= self._pace.ahead(self._books.inventory.threads)
         serving = self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None
         if not due or not serving:
             return False
@@ -195,6 +207,18 @@ class Agent:
         return True
 
     def _start_what_may(self) -> None:
+        leaves = self._stop_cause or self._drain_cause
+        if self._ahead and (leaves or self._books.exclusive is not None):
+            self._give_back_ahead(leaves or "an exclusive task came")
+        for claim in tuple(self._ahead):
+            if self._books.is_full():
+                break
+            if self._books.fits(claim.request):
+                self._ahead.remove(claim)
+                self._take(claim)
+        if self._stop_cause is not None:
+            while self._to_start:
+                self._end(self._to_start.popleft(), Outcome.RETURNED, self._stop_cause)
         while self._to_start:
             claim = self._to_start.popleft()
             if claim.request.access == "exclusive":
@@ -210,10 +234,15 @@ class Agent:
                 claim, self._waiting = self._waiting, None
                 self._station.writer.note("node alone")
                 self._start_alone(claim)
-        if not self._running and not self._to_start and self._node.holds != "nothing":
+        if not self._running and not self._to_start and not self._ahead and self._node.holds != "nothing":
             self._node.leave()
         if self._books.exclusive is None:
             self._node.open_gate()
+
+    def _give_back_ahead(self, cause: str) -> None:
+        while self._ahead:
+            claim = self._ahead.popleft()
+            self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, cause)))
 
     def _start_alone(self, claim: Claim) -> None:
         """Start an exclusive task once its devices are idle; a node whose devices are not is drained.
@@ -288,12 +317,11 @@ class Agent:
             due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
         if self._signals:
             due_s.append(now_s)
-        watched = [self._wakeup, *(launcher.fileno() for launcher in self._launchers.present().values())]
-        ready = readable(watched, 0)
+        ready = self._poll(0)
         if not ready:
             # The line that decides about a task is durable already; its rename may follow when there is time.
             self._station.writer.sync()
-            ready = readable(watched, min(due_s) - self._clock.monotonic())
+            ready = self._poll(min(due_s) - self._clock.monotonic())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
         for kind, launcher in self._launchers.present().items():
@@ -302,6 +330,10 @@ class Agent:
                 if events is None:
                     self._events.append({"died": kind})
                 self._events.extend(events or [])
+
+    def _poll(self, timeout_s: float) -> set[int]:
+        """Descriptors of the signals and of launchers that have something to say."""
+        return readable([self._wakeup, *(client.fileno() for client in self._launchers.present().values())], timeout_s)
 
     def _handle_events(self) -> None:
         while self._events:
@@ -356,6 +388,7 @@ class Agent:
         del self._running[key]
         self._books.release(key)
         self._endings.append((run.claim, ending))
+        self._pace.ended(now_s - run.started_s)
         self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
         self._judge_node(run.claim.name.id, outcome, cause)
 
@@ -375,8 +408,8 @@ class Agent:
         self._endings.append((claim, self._station.attempt(claim, outcome, cause)))
 
     def _settle(self) -> None:
-        """Write down what ended."""
-        if not self._endings:
+        """Write down what ended: at once, or a batch together while more ends without a pause."""
+        if not self._endings or (len(self._endings) < _BATCH and self._poll(0)):
             return
         self._station.end(self._endings, sync=False)
         self._endings = []
@@ -401,6 +434,9 @@ class Agent:
                 if run.claim.name.id == task_id:
                     run.stop_cause = CANCELLED
                     self._launchers.of(run.launcher).stop(attempt_key(run.claim))
+            for claim in [claim for claim in self._ahead if claim.name.id == task_id]:
+                self._ahead.remove(claim)
+                self._endings.append((claim, self._station.attempt(claim, Outcome.CANCELLED, CANCELLED)))
             if self._waiting is not None and self._waiting.name.id == task_id:
                 self._end(self._waiting, Outcome.CANCELLED, CANCELLED)
                 self._waiting = None
@@ -411,7 +447,8 @@ class Agent:
         Where there is no room for one by now, it goes back.
         """
         self._station.adopt_strays()
-        known = {*self._running, *map(attempt_key, self._to_start), *(attempt_key(claim) for claim, _ in self._endings)}
+        known = {*self._running, *(attempt_key(claim) for claim, _ in self._endings)}
+        known.update(map(attempt_key, self._to_start), map(attempt_key, self._ahead))
         if self._waiting is not None:
             known.add(attempt_key(self._waiting))
         for claim in self._station.claims:
@@ -419,10 +456,10 @@ class Agent:
             if key in known:
                 continue
             serving = self._stop_cause is None and self._drain_cause is None
-            if not self._books.has(key) and serving and self._fits(claim.request):
-                self._book(claim)
             if self._books.has(key):
                 self._to_start.append(claim)
+            elif serving and self._is_in_time(claim.request) and self._books.fits(claim.request):
+                self._take(claim)
             else:
                 self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, "no room")))
 
@@ -451,7 +488,7 @@ class Agent:
             self._station.writer.note("drained", reason=reason)
 
     def _reason_to_leave(self) -> str | None:
-        if self._running or self._endings or self._to_start or self._waiting is not None:
+        if self._running or self._endings or self._to_start or self._ahead or self._waiting is not None:
             return None
         if self._stop_cause is not None:
             return self._stop_cause
