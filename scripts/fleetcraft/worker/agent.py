@@ -256,6 +256,9 @@ class Agent:
         deadline_s = self._clock.monotonic() + _GPU_IDLE_PATIENCE_S
         observed = observe_node(share.gpus)
         while observed["gpu_processes"] and self._clock.monotonic() < deadline_s:
+            if self._signals:
+                self._waiting = claim
+                return
             self._clock.sleep(1.0)
             self._beat()
             observed = observe_node(share.gpus)
@@ -458,7 +461,7 @@ class Agent:
             serving = self._stop_cause is None and self._drain_cause is None
             if self._books.has(key):
                 self._to_start.append(claim)
-            elif serving and self._is_in_time(claim.request) and self._books.fits(claim.request):
+            elif serving and self._is_in_time(claim.request) and self._books.fits(claim.request) and self._node.enter():
                 self._take(claim)
             else:
                 self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, "no room")))
