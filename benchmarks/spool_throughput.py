@@ -160,7 +160,9 @@ def parsl(base: Path, tasks: int, slots: int) -> float | None:
     if subprocess.run([sys.executable, "-c", "import parsl"], capture_output=True).returncode != 0:
         return None
     command = [sys.executable, "-c", PARSL, str(tasks), str(slots), str(base / "parsl")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=base)
+    # Parsl finds its worker program by PATH.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=base, env=environment)
     return float(answer.stdout.split()[-1])
 
 

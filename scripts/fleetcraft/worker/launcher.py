@@ -41,11 +41,11 @@ class Starter(Protocol):
     ValueError mean that the task can't be started as it is described.
     """
 
-    def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
         """Start it."""
 
 
-def start_command(order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+def start_command(order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
     """Fork and execute a command."""
     process = subprocess.Popen(
         order["command"],
@@ -83,7 +83,8 @@ class Launcher:
 
     def __init__(self, connection: socket.socket, starter: Starter, clock: Clock):
         self._connection, self._starter, self._clock = connection, starter, clock
-        self._environment = dict(os.environ)
+        # As bytes, which need no encoding for each task.
+        self._environment = dict(os.environb)
         self._tasks: dict[str, _Task] = {}
         self._buffer = b""
         self._open = True
@@ -135,7 +136,8 @@ class Launcher:
 
     def _start(self, order: Order) -> None:
         key = order["start"]
-        environment = {**self._environment, **order["environment"]}
+        changes = {os.fsencode(key): os.fsencode(value) for key, value in order["environment"].items()}
+        environment = {**self._environment, **changes}
         try:
             log = _open_log(order["log"])
         except OSError as error:
