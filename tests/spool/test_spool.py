@@ -279,6 +279,19 @@ def test_a_claim_that_the_file_system_denies_is_owned_all_the_same(tmp_path: Pat
     assert claim(one) == ["t"]
 
 
+def test_a_claim_is_made_once_even_where_a_lagging_listing_still_shows_the_task(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    filesystem = UnreliableFilesystem()
+    spool = Spool.create(tmp_path / "s", "c", filesystem=filesystem, clock=clock)
+    enqueue(spool, task("t"))
+    one = station(spool)
+    assert claim(one) == ["t"]
+    clock.now_s += 1
+    filesystem.lagging = 3
+    assert claim(one) == []
+
+
 def test_a_stray_file_among_the_waiting_is_put_aside_and_reported(spool: Spool) -> None:
     enqueue(spool, task("t"))
     (bucket,) = (place.path.parent for place in survey(spool).values())

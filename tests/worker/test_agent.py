@@ -181,6 +181,16 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
+def test_what_a_task_leaves_behind_is_gone_when_its_result_is_there(root: Path, tmp_path: Path) -> None:
+    enqueue(root, shell("t", "setsid sleep 100 & sleep 0.1", tmp_path))
+    with worker(root, replace(QUICK, idle_timeout_s=None)) as pid:
+        wait_until(lambda: "t" in results(root))
+        assert orphans(root) == []
+        assert results(root)["t"].ending.measured["strays"] >= 1  # type: ignore[union-attr]
+        os.kill(pid, signal.SIGTERM)
+        assert wait_for_exit(pid) == 0
+
+
 def test_tasks_are_packed_by_threads_memory_and_devices(root: Path, tmp_path: Path) -> None:
     record = "echo $FLEETCRAFT_SLOT $CUDA_VISIBLE_DEVICES; sleep 0.2"
     enqueue(
