@@ -21,8 +21,9 @@ from collections import Counter
 from pathlib import Path
 
 from fleetcraft.spool import Filesystem, Outcome, Producer, ResultScanner, Spool, State, Station, TaskSpec, Writer
-from fleetcraft.worker.agent import Agent, Settings
+from fleetcraft.worker.agent import Agent
 from fleetcraft.worker.inventory import Inventory
+from fleetcraft.worker.settings import Settings
 
 METADATA = ("list", "stat", "rename", "link", "mkdir", "rmdir", "unlink", "open")
 
@@ -108,8 +109,8 @@ def poll_cost(root: Path, waiting: tuple[int, ...] = (100, 30_000)) -> dict[str,
     return costs
 
 
-def workers(root: Path, tasks: int, slots: int, processes: int) -> float:
-    """Shell tasks a second through real workers."""
+def workers(root: Path, tasks: int, slots: int, processes: int) -> tuple[float, float]:
+    """Shell tasks a second through real workers, and the processor time of a task, all processes together [ms]."""
     spool = Spool.create(root, "benchmark")
     with Writer(spool, "controller") as writer:
         Producer(writer).enqueue(specs(tasks))
@@ -129,9 +130,9 @@ def workers(root: Path, tasks: int, slots: int, processes: int) -> float:
         done += len(results)
         time.sleep(0.05)
     elapsed_s = time.perf_counter() - start
-    for pid in pids:
-        os.waitpid(pid, 0)
-    return tasks / elapsed_s
+    usages = [os.wait4(pid, 0)[2] for pid in pids]
+    cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return tasks / elapsed_s, 1000 * cpu_s / tasks
 
 
 PARSL = """
@@ -159,7 +160,9 @@ def parsl(base: Path, tasks: int, slots: int) -> float | None:
     if subprocess.run([sys.executable, "-c", "import parsl"], capture_output=True).returncode != 0:
         return None
     command = [sys.executable, "-c", PARSL, str(tasks), str(slots), str(base / "parsl")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=base)
+    # Parsl finds its worker program by PATH.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=base, env=environment)
     return float(answer.stdout.split()[-1])
 
 
@@ -185,12 +188,13 @@ def main() -> None:
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="spool-benchmark-", dir=arguments.directory))
     try:
-        rate = workers(base / "workers", arguments.tasks, arguments.slots, arguments.workers)
+        rate, cpu_ms = workers(base / "workers", arguments.tasks, arguments.slots, arguments.workers)
         figures: dict[str, object] = {
             "tasks": arguments.tasks,
             "slots": arguments.slots,
             "worker_processes": arguments.workers,
             "shell_tasks_per_s": round(rate, 1),
+            "cpu_ms_per_task": round(cpu_ms, 2),
             "protocol": protocol(base / "protocol", arguments.tasks),
             "poll": poll_cost(base / "poll"),
         }

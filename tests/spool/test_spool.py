@@ -279,6 +279,19 @@ def test_a_claim_that_the_file_system_denies_is_owned_all_the_same(tmp_path: Pat
     assert claim(one) == ["t"]
 
 
+def test_a_claim_is_made_once_even_where_a_lagging_listing_still_shows_the_task(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    filesystem = UnreliableFilesystem()
+    spool = Spool.create(tmp_path / "s", "c", filesystem=filesystem, clock=clock)
+    enqueue(spool, task("t"))
+    one = station(spool)
+    assert claim(one) == ["t"]
+    clock.now_s += 1
+    filesystem.lagging = 3
+    assert claim(one) == []
+
+
 def test_a_stray_file_among_the_waiting_is_put_aside_and_reported(spool: Spool) -> None:
     enqueue(spool, task("t"))
     (bucket,) = (place.path.parent for place in survey(spool).values())
@@ -501,3 +514,39 @@ def test_a_poll_does_not_look_again_and_again_at_workers_that_have_left(tmp_path
     filesystem.calls.clear()
     scanner.poll()
     assert dict(filesystem.calls) == {"list": 5}
+
+
+def test_a_claim_that_was_never_started_is_not_to_blame_for_its_workers_death(spool: Spool, clock: HandClock) -> None:
+    enqueue(spool, task("started"), task("waiting"))
+    one, oracle = station(spool), Verdicts()
+    claim(one, 2)
+    log = spool.layout.log(TaskName(500, "started", 1))
+    log.parent.mkdir()
+    log.touch()
+    oracle.gone(one.name, CRASHED)
+    with Writer(spool, "c") as writer:
+        reaper = Reaper(writer, oracle, stale_s=0)
+        reaper.step()
+    outcomes = {entry["task"]: entry["outcome"] for entry in read_journals(spool.root) if entry["event"] == "settled"}
+    assert outcomes == {"started": "lost", "waiting": "returned"}
+
+
+def test_a_worker_that_died_before_its_first_lease_leaves_nothing(spool: Spool, clock: HandClock) -> None:
+    spool.layout.claims_of("000-n1-0123456789ab").mkdir()
+    with Writer(spool, "c") as writer:
+        reaper = Reaper(writer, Verdicts(), stale_s=10)
+        for _ in range(6):
+            clock.now_s += 3
+            reaper.step()
+    assert audit(spool.root, at_rest=True) == []
+
+
+def test_many_are_cancelled_together(spool: Spool) -> None:
+    from fleetcraft.spool import cancel
+
+    enqueue(spool, *(task(f"t{number}") for number in range(700)))
+    with Writer(spool, "c") as writer:
+        report = cancel(writer, [f"t{number}" for number in range(700)])
+    assert len(report.cancelled) == 700
+    assert {result.problem for result in ResultScanner(spool).poll()} == {"cancelled"}
+    assert audit(spool.root) == []

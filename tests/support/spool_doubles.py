@@ -50,7 +50,7 @@ class UnreliableFilesystem(Filesystem):
             raise FileExistsError(17, "exists (retransmitted)", str(destination))
 
     def list(self, directory: Path) -> list[str]:
-        names = super().list(directory)
+        names = sorted(super().list(directory))
         if self.lagging and directory in self._listings:
             self.lagging -= 1
             return list(self._listings[directory])

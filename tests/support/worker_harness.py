@@ -13,9 +13,10 @@ from pathlib import Path
 
 from fleetcraft.ground.processes import environment_value
 from fleetcraft.spool import Filesystem, Request, Result, ResultScanner, Spool, TaskSpec
-from fleetcraft.worker.agent import Agent, Settings
+from fleetcraft.worker.agent import Agent
 from fleetcraft.worker.inventory import Gpu, Inventory
 from fleetcraft.worker.launcher import Starter
+from fleetcraft.worker.settings import Settings
 
 QUICK = Settings(
     idle_timeout_s=0.3, heartbeat_s=0.1, control_s=0.05, grace_s=0.5, poll_s=0.05, failing_tasks=0, avoid_s=0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from worker_harness import (
 )
 
 from fleetcraft.spool import (
+    Filesystem,
     Outcome,
     Producer,
     Request,
@@ -82,11 +84,35 @@ def test_a_task_that_fails_is_tried_as_often_as_its_retries_allow_and_not_more(r
 
 
 def test_a_task_that_fails_on_two_nodes_is_failed_whatever_retries_are_left(root: Path, tmp_path: Path) -> None:
-    enqueue(root, shell("t", "exit 1", tmp_path, retries=9))
-    settings = replace(QUICK, avoid_s=60)
-    run_to_end(root, settings, host="n1")
-    assert survey(Spool.open(root))["t"].state is State.PENDING
-    assert run_to_end(root, settings, host="n2")["t"].state is State.FAILED
+    settings = replace(QUICK, avoid_s=60, idle_timeout_s=2.0)
+    pids = [start_worker(root, settings, host=host) for host in ("n1", "n2")]
+    wait_until(lambda: len(read_leases(Spool.open(root))) == 2)
+    enqueue(root, shell("t", f"echo x >> {tmp_path}/runs; exit 1", tmp_path, retries=9))
+    assert [wait_for_exit(pid) for pid in pids] == [0, 0]
+    result = results(root)["t"]
+    assert result.state is State.FAILED
+    assert "it failed on 2 nodes (n1, n2)" in result.problem
+    assert (tmp_path / "runs").read_text().count("x") == 2, "a worker left a task that failed on it to the other one"
+
+
+def test_a_full_disk_is_waited_out_and_no_result_is_lost(root: Path, tmp_path: Path) -> None:
+    flag = tmp_path / "full"
+    flag.touch()
+
+    class Full(Filesystem):
+        def before(self, call: str, path: Path) -> None:
+            if call == "write" and flag.exists() and "running" in path.parts:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    enqueue(root, *(shell(f"t-{i}", f"echo x >> {tmp_path}/runs-{i}", tmp_path) for i in range(8)))
+    pid = start_worker(root, replace(QUICK, idle_timeout_s=2.0), filesystem=Full)
+    wait_until(lambda: len(list(tmp_path.glob("runs-*"))) >= 4)
+    assert results(root) == {}
+    flag.unlink()
+    assert wait_for_exit(pid) == 0
+    assert {result.state for result in results(root).values()} == {State.DONE}
+    assert [(tmp_path / f"runs-{i}").read_text() for i in range(8)] == ["x\n"] * 8, "a task was run again"
+    assert audit(root, at_rest=True) == []
 
 
 def test_a_command_that_does_not_exist_fails_and_says_so(root: Path, tmp_path: Path) -> None:
@@ -153,6 +179,16 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_what_a_task_leaves_behind_is_gone_when_its_result_is_there(root: Path, tmp_path: Path) -> None:
+    enqueue(root, shell("t", "setsid sleep 100 & sleep 0.1", tmp_path))
+    with worker(root, replace(QUICK, idle_timeout_s=None)) as pid:
+        wait_until(lambda: "t" in results(root))
+        assert orphans(root) == []
+        assert results(root)["t"].ending.measured["strays"] >= 1  # type: ignore[union-attr]
+        os.kill(pid, signal.SIGTERM)
+        assert wait_for_exit(pid) == 0
 
 
 def test_tasks_are_packed_by_threads_memory_and_devices(root: Path, tmp_path: Path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from worker_harness import inventory
 
+from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.spool import Claim, Lease, Request, TaskName, TaskRecord, TaskSpec
+from fleetcraft.ground.machine import boot_id, host_name, own_start
+from fleetcraft.ground.processes import processes_with
+from fleetcraft.spool import CRASHED, Claim, Lease, Request, TaskName, TaskRecord, TaskSpec, Verdict
 from fleetcraft.worker.context import task_environment
 from fleetcraft.worker.eligibility import nobody_can, why_not
 from fleetcraft.worker.health import NodeHealth
 from fleetcraft.worker.inventory import Gpu, allowed_gpus, detect, memory_mb, parse_gpus, parse_override
+from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.node_lock import NodeLock
 from fleetcraft.worker.packing import Books
 
@@ -191,6 +197,24 @@ def test_a_node_is_used_as_long_as_any_process_of_an_attempt_lives(tmp_path: Pat
     for _ in range(500):
         if successor.be_alone():
             break
-        os.sched_yield()
-        __import__("time").sleep(0.01)
+        time.sleep(0.01)
     assert successor.holds == "all"
+
+
+def test_the_local_oracle_ends_all_that_a_dead_worker_left_even_while_it_forks(tmp_path: Path) -> None:
+    environment = {**os.environ, "FLEETCRAFT_WORKER": "000-dead-0123456789ab"}
+    script = "for i in 1 2 3 4 5 6 7 8; do setsid sh -c 'sleep 0.01; setsid sleep 1000 & sleep 1000' & done"
+    subprocess.run(["sh", "-c", script], env=environment, check=True)
+    lease = Lease("000-dead-0123456789ab", 1, host_name(), boot_id(), processes=((os.getpid(), 1),))
+    liveness = LocalOracle(SystemClock(), grace_s=0.1)(lease.worker, lease)
+    assert (liveness.verdict, liveness.cause) == (Verdict.GONE, CRASHED)
+    assert processes_with("FLEETCRAFT_WORKER", lease.worker) == []
+
+
+def test_the_local_oracle_knows_only_its_own_machine() -> None:
+    oracle = LocalOracle(SystemClock())
+    alive = Lease("w", 1, host_name(), boot_id(), processes=((os.getpid(), own_start()),))
+    assert oracle("w", alive).verdict is Verdict.ALIVE
+    assert oracle("w", replace(alive, host="elsewhere")).verdict is Verdict.UNKNOWN
+    assert oracle("w", None).verdict is Verdict.UNKNOWN
+    assert oracle("w", replace(alive, boot="before")).cause == "node was rebooted"

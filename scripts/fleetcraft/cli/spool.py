@@ -33,11 +33,12 @@ from fleetcraft.spool import (
     lift_drain,
     resume,
 )
-from fleetcraft.worker.agent import Agent, Settings
+from fleetcraft.worker.agent import Agent
 from fleetcraft.worker.explanation import explain
 from fleetcraft.worker.inventory import detect, parse_override
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.overview import Observer
+from fleetcraft.worker.settings import Settings
 from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"

@@ -33,7 +33,7 @@ class Shard(Generic[T]):
 
 
 class Shards(Mapping[str, Shard[T]]):
-    """By name, the groups of all pairs of `prompts` (whose texts, each once, are `texts`) and `seeds`, of at most `size`.
+    """By name, the groups of at most `size` pairs of `prompts`, whose texts, each once, are `texts`, and `seeds`.
 
     A shard is made when it is asked for, so that a job which needs one doesn't pay for the campaign's thousands.
     """

@@ -23,11 +23,18 @@ def adopt_orphans() -> None:
 def children() -> list[int]:
     """Numbers of this process's children, zombies included."""
     found: list[int] = []
-    for thread in Path("/proc/self/task").iterdir():
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - called for every task that ends
         try:
-            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+            descriptor = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY)
         except FileNotFoundError:
             return _children_by_search()
+        try:
+            data = b""
+            while block := os.read(descriptor, 1 << 16):
+                data += block
+            found += map(int, data.split())
+        finally:
+            os.close(descriptor)
     return found
 
 

@@ -18,7 +18,7 @@ from fleetcraft.spool.leases import Lease, LeaseWatch, Liveness, Oracle, Verdict
 from fleetcraft.spool.names import Request, TaskName
 from fleetcraft.spool.policy import Decision, Policy, decide
 from fleetcraft.spool.producer import Enqueued, Producer
-from fleetcraft.spool.reaper import Reaper
+from fleetcraft.spool.reaper import Reaper, ReaperReport
 from fleetcraft.spool.results import Result, ResultScanner
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.station import Claim, Station
@@ -46,6 +46,7 @@ __all__ = [
     "Producer",
     "Reaped",
     "Reaper",
+    "ReaperReport",
     "Request",
     "Result",
     "ResultScanner",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from fleetcraft.ground.digests import canonical_json
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.files import explained_os_errors
 from fleetcraft.spool.names import TaskName
-from fleetcraft.spool.settle import settle_claim
+from fleetcraft.spool.settle import Ending, settle
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.survey import is_known, survey
 from fleetcraft.spool.task import FINAL_STATES, Attempt, Outcome, State
@@ -53,6 +53,7 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
         for _ in range(_ROUNDS):
             # A task can be claimed or given back between the look and the order; the next look finds it.
             changed = False
+            waiting = []
             for task_id, place in survey(spool, wanted - cancelled - finished).items():
                 owner = asked.get(task_id)
                 if owner is not None and owner != place.owner:
@@ -61,13 +62,13 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
                     finished.add(task_id)
                 elif place.state is State.PENDING:
                     changed = True
-                    ending = Attempt(place.name.attempt, Outcome.CANCELLED, "cancelled", writer.name, writer.host)
-                    if settle_claim(writer, place.path, place.name, ending) is not None:
-                        cancelled.add(task_id)
+                    attempt = Attempt(place.name.attempt, Outcome.CANCELLED, "cancelled", writer.name, writer.host)
+                    waiting.append(Ending(place.path, place.name, attempt))
                 elif place.owner is not None and owner != place.owner:
                     changed = True
                     _order_to_cancel(writer, place.owner, place.name)
                     asked[task_id] = place.owner
+            cancelled |= {settled.name.id for settled in settle(writer, waiting) if settled is not None}
             writer.sync()
             if not changed:
                 break
@@ -118,6 +119,12 @@ def drain(spool: Spool, addressee: str, reason: str) -> None:
 def lift_drain(spool: Spool, addressee: str) -> None:
     """Let workers of a drained host serve again."""
     spool.filesystem.remove(spool.layout.drains / addressee)
+
+
+def drain_reason(spool: Spool, addressees: Sequence[str]) -> str | None:
+    """Why any of these is drained; None if none is."""
+    present = set(spool.filesystem.list(spool.layout.drains))
+    return next((_reason(spool, spool.layout.drains / name) for name in addressees if name in present), None)
 
 
 def drained(spool: Spool) -> dict[str, str]:

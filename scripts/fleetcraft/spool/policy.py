@@ -42,11 +42,10 @@ def decide(spec: TaskSpec, history: Sequence[Attempt], ending: Attempt, policy: 
         failures = [attempt for attempt in (*history, ending) if attempt.outcome is Outcome.FAILED]
         hosts = sorted({attempt.host for attempt in failures})
         if len(failures) > spec.retries:
-            return Decision(
-                State.FAILED, f"{ending.cause}; failed {len(failures)} times, retries allowed {spec.retries}"
-            )
+            times = f"; it failed {len(failures)} times, retries allowed {spec.retries}" if len(failures) > 1 else ""
+            return Decision(State.FAILED, f"{ending.cause}{times}")
         if len(hosts) >= policy.failing_hosts:
-            return Decision(State.FAILED, f"{ending.cause}; failed on {len(hosts)} nodes ({', '.join(hosts)})")
+            return Decision(State.FAILED, f"{ending.cause}; it failed on {len(hosts)} nodes ({', '.join(hosts)})")
     crashes = sum(is_crash(attempt) for attempt in (*history, ending))
     if is_crash(ending) and crashes >= policy.crashes:
         return Decision(State.FAILED, f"its worker died under it {crashes} times")

@@ -15,6 +15,7 @@ from fleetcraft.ground.files import explained_os_errors
 from fleetcraft.spool.errors import UnreadableTask
 from fleetcraft.spool.layout import BUCKET_SIZE, WriterName
 from fleetcraft.spool.names import BucketName, Request, TaskName
+from fleetcraft.spool.parallel import each
 from fleetcraft.spool.survey import survey
 from fleetcraft.spool.task import FINAL_STATES, TaskSpec, encode_task, parse_record
 from fleetcraft.spool.writer import Writer
@@ -93,13 +94,11 @@ class Producer:
     def _enqueue_batch(self, batch: dict[str, TaskSpec], new: list[str], known: list[str]) -> None:
         staging = self._spool.layout.staging_of(self._writer.name)
         self._spool.filesystem.make_directory(staging)
-        staged = []
         for spec in batch.values():
             self._check_class(spec.request)
-            if self._stage(spec, staging / spec.id):
-                staged.append(spec)
-            else:
-                known.append(spec.id)
+        new_here = each(lambda spec: self._stage(spec, staging / spec.id), batch.values())
+        staged = [spec for spec, is_new in zip(batch.values(), new_here, strict=True) if is_new]
+        known += [spec.id for spec, is_new in zip(batch.values(), new_here, strict=True) if not is_new]
         self._writer.sync()
         for spec in staged:
             name = TaskName(spec.priority, spec.id, 1)

@@ -9,7 +9,7 @@ from fleetcraft.spool.layout import WriterName
 from fleetcraft.spool.leases import LeaseWatch, Liveness, Oracle, Verdict, read_lease
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.producer import complete_staging
-from fleetcraft.spool.settle import Settled, quarantine, settle_claim
+from fleetcraft.spool.settle import Ending, Settled, quarantine, settle
 from fleetcraft.spool.task import Attempt, Outcome
 from fleetcraft.spool.writer import Writer
 
@@ -17,7 +17,7 @@ _ROUNDS = 5
 
 
 @dataclass(slots=True)
-class Reaped:
+class ReaperReport:
     """What one step of the reaper did.
 
     Parameters
@@ -52,10 +52,10 @@ class Reaper:
         self._watch = LeaseWatch(stale_s)
         self._drafts = LeaseWatch(stale_s)
 
-    def step(self) -> Reaped:
+    def step(self) -> ReaperReport:
         """One look at all workers and at what was left behind; call it as often as leases are to be judged."""
         layout, filesystem = self._spool.layout, self._spool.filesystem
-        report = Reaped()
+        report = ReaperReport()
         now_s = self._spool.clock.monotonic()
         leased = {name.removesuffix(".json") for name in filesystem.list(layout.leases) if name.endswith(".json")}
         workers = set(filesystem.list(layout.running)) | leased
@@ -78,7 +78,7 @@ class Reaper:
         self._writer.sync()
         return report
 
-    def _take_back(self, worker: str, host: str, cause: str, report: Reaped) -> None:
+    def _take_back(self, worker: str, host: str, cause: str, report: ReaperReport) -> None:
         layout, filesystem = self._spool.layout, self._spool.filesystem
         directory = layout.claims_of(worker)
         # Written before any claim is taken back: whoever proves from the journal what ran when needs it first.
@@ -87,6 +87,7 @@ class Reaper:
             # A listing may lag behind; that the directory can be removed is the server's word that it is empty.
             names = filesystem.list(directory)
             orders = control.orders_to_cancel(self._spool, worker)
+            endings = []
             for text in names:
                 name = TaskName.parse(text)
                 if name is None:
@@ -96,11 +97,9 @@ class Reaper:
                 if name.id in orders:
                     ending = Attempt(name.attempt, Outcome.CANCELLED, "cancelled", worker, host)
                 else:
-                    log = str(layout.log(name).relative_to(layout.root))
-                    ending = Attempt(name.attempt, Outcome.LOST, cause, worker, host, log=log, observed=neighbours)
-                settled = settle_claim(self._writer, directory / text, name, ending)
-                if settled is not None:
-                    report.settled.append(settled)
+                    ending = self._lost(name, cause, worker, host, neighbours)
+                endings.append(Ending(directory / text, name, ending))
+            report.settled += [settled for settled in settle(self._writer, endings) if settled is not None]
             self._writer.sync()
             if filesystem.remove_directory(directory):
                 break
@@ -113,6 +112,14 @@ class Reaper:
         filesystem.remove(layout.lease(worker))
         filesystem.remove(layout.drains / worker)
         report.workers[worker] = cause
+
+    def _lost(self, name: TaskName, cause: str, worker: str, host: str, observed: dict[str, int]) -> Attempt:
+        """The end of a claim whose worker is gone. Without a log it was never started, so it isn't to blame."""
+        log = self._spool.layout.log(name)
+        if not self._spool.filesystem.exists(log):
+            return Attempt(name.attempt, Outcome.RETURNED, cause, worker, host)
+        relative = str(log.relative_to(self._spool.root))
+        return Attempt(name.attempt, Outcome.LOST, cause, worker, host, log=relative, observed=observed)
 
     def _tidy(self, now_s: float) -> None:
         """Remove drafts that nobody goes on with, and orders to workers that are no more.

@@ -8,6 +8,7 @@ from pathlib import Path
 from fleetcraft.spool.errors import UnreadableTask
 from fleetcraft.spool.layout import BUCKET_SIZE
 from fleetcraft.spool.names import TaskName
+from fleetcraft.spool.policy import decide
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.task import FINAL_STATES, Attempt, State, TaskRecord, parse_record
 
@@ -112,5 +113,10 @@ class ResultScanner:
         except UnreadableTask as error:
             return Result(name.id, State.QUARANTINE, name.attempt, path, None, None, str(error))
         ending = record.result(name.attempt, state)
-        problem = "" if state is State.DONE else (ending.cause if ending else "the line with the result is damaged")
+        if ending is None:
+            problem = "the line with the result is damaged"
+        elif state is State.DONE:
+            problem = ""
+        else:
+            problem = decide(record.spec, record.before(name.attempt), ending, self._spool.policy).reason
         return Result(name.id, state, name.attempt, path, ending, record, problem)

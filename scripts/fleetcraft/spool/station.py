@@ -11,7 +11,7 @@ from fleetcraft.spool import control
 from fleetcraft.spool.errors import Reaped, UnreadableTask
 from fleetcraft.spool.leases import Lease, write_lease
 from fleetcraft.spool.names import BucketName, Request, TaskName
-from fleetcraft.spool.settle import Settled, quarantine, settle_claim
+from fleetcraft.spool.settle import Ending, Settled, quarantine, settle, settle_one
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.task import Attempt, Outcome, TaskRecord, parse_record
 from fleetcraft.spool.writer import Writer
@@ -158,14 +158,17 @@ class Station:
         Where a task had been taken away, the end is journalled as refused and left out of the answer. When it is cut
         off by an error (a full disk), it can be called again with the same endings.
         """
-        settled = []
-        for claim, ending in endings:
-            if claim.path.name not in self._claims:
-                continue
-            result = settle_claim(self.writer, claim.path, claim.name, ending, record=claim.record)
-            self._claims.pop(claim.path.name, None)
-            if result is not None:
-                settled.append(result)
+        ended = [(claim, attempt) for claim, attempt in endings if claim.path.name in self._claims]
+        try:
+            results = settle(self.writer, (Ending(c.path, c.name, attempt, c.record) for c, attempt in ended))
+        except OSError:
+            for claim, _ in ended:
+                if not self.spool.filesystem.exists(claim.path):
+                    del self._claims[claim.path.name]
+            raise
+        settled = [result for result in results if result is not None]
+        for claim, _ in ended:
+            del self._claims[claim.path.name]
             if claim.name.id in self._orders:
                 control.drop_order(self.spool, self.name, claim.name.id)
         if sync:
@@ -180,6 +183,10 @@ class Station:
         """The end of an attempt of this worker, to be filled in further with `dataclasses.replace`."""
         return Attempt(claim.name.attempt, outcome, cause, self.name, self.writer.host)
 
+    def has_company(self) -> bool:
+        """Whether there are other workers."""
+        return any(name != f"{self.name}.json" for name in self.spool.filesystem.list(self.spool.layout.leases))
+
     def orders_to_cancel(self) -> set[str]:
         """Ids of tasks of this worker that are to be ended."""
         self._orders = control.orders_to_cancel(self.spool, self.name)
@@ -190,8 +197,7 @@ class Station:
         reason = control.aborted(self.spool)
         if reason is not None:
             return f"aborted: {reason}"
-        drains = control.drained(self.spool)
-        return drains.get(self.name, drains.get(self.writer.host))
+        return control.drain_reason(self.spool, (self.name, self.writer.host))
 
     def leave(self) -> None:
         """Give back every claim, durably, and stop being a worker."""
@@ -275,7 +281,7 @@ class Station:
         recorded = record.ending(name.attempt)
         if recorded is not None:
             # It was cancelled while it waited, by somebody who was cut off before the rename.
-            settle_claim(self.writer, path, name, recorded, record=record)
+            settle_one(self.writer, Ending(path, name, recorded, record))
             return None
         claim = Claim(name, path, record, record.request(name.attempt))
         self._claims[path.name] = claim

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -188,12 +188,17 @@ def is_crash(attempt: Attempt) -> bool:
 
 def encode_task(spec: TaskSpec) -> bytes:
     """The line that says what is to be done."""
-    return _line({"version": TASK_VERSION, "task": asdict(spec)})
+    return _line({"version": TASK_VERSION, "task": {**_fields(spec), "request": _fields(spec.request)}})
 
 
 def encode_attempt(attempt: Attempt) -> bytes:
     """The line that ends an attempt."""
-    return _line({"attempt": {**asdict(attempt), "outcome": attempt.outcome.value}})
+    return _line({"attempt": {**_fields(attempt), "outcome": attempt.outcome.value}})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON takes it: what is in it is plain already, so nothing is copied."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def parse_record(data: bytes, name: TaskName, file: Path) -> TaskRecord:

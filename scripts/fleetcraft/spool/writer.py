@@ -12,6 +12,7 @@ from fleetcraft.ground.machine import boot_id, host_name
 from fleetcraft.spool.journal import Journal
 from fleetcraft.spool.layout import BUCKET_SIZE, WriterName
 from fleetcraft.spool.names import BucketName, Request, TaskName
+from fleetcraft.spool.parallel import each
 from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.task import State
 
@@ -102,9 +103,9 @@ class Writer:
 
         The journal, on which nothing relies, is synced once a second at most, and when the writer closes.
         """
-        for directory in list(self._unsynced):
-            self.spool.filesystem.sync_directory(directory)
-            self._unsynced.discard(directory)
+        directories = list(self._unsynced)
+        each(self.spool.filesystem.sync_directory, directories)
+        self._unsynced.difference_update(directories)
         now_s = self.spool.clock.monotonic()
         if not 0 <= now_s - self._journal_synced_s < _JOURNAL_SYNC_S:
             self.journal.sync()

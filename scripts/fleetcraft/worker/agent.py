@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import sys
@@ -15,56 +14,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fleetcraft.ground.errors import NoSpace
-from fleetcraft.ground.machine import boot_id, host_name, own_start, process_start
-from fleetcraft.ground.processes import adopt_orphans, children
+from fleetcraft.ground.machine import boot_id, host_name, own_start
+from fleetcraft.ground.processes import adopt_orphans
+from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
 from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
-from fleetcraft.worker.launcher import UNKILLABLE_S, CommandStarter, LauncherClient, Starter
-from fleetcraft.worker.node_lock import NodeLock
-from fleetcraft.worker.outputs import sync_outputs
+from fleetcraft.worker.judgement import CANCELLED, judge
+from fleetcraft.worker.launcher import UNKILLABLE_S, Starter
+from fleetcraft.worker.launchers import Launchers
+from fleetcraft.worker.node_lock import NodeLock, node_directory
+from fleetcraft.worker.pace import Pace
 from fleetcraft.worker.packing import Books, Share, why_not_in_time
+from fleetcraft.worker.settings import Settings
 
 _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
+_BATCH = 16
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a worker behaves. Times in seconds.
-
-    Parameters
-    ----------
-    lane : serves tasks of this lane besides those that ask for none.
-    idle_timeout_s : leaves after so long without work that it could do; None to stay.
-    walltime_s : how long it may live, as its allocation says; None without a limit.
-    walltime_margin_s : how long before its walltime it ends what still runs and gives it back.
-    poll_s : longest pause between looks for work; short ones come first, so that a worker that has just become idle is
-        quick, and one that has been idle for long is quiet.
-    heartbeat_s : between heartbeats.
-    control_s : between looks for orders.
-    grace_s : between TERM and KILL.
-    failing_tasks : how many different tasks must fail here in a row for the node to be drained; 0 for never.
-    avoid_s : how long a task that failed here is left to other nodes.
-    patience_s : how long a file system in trouble (a full disk, a server that restarts) is waited for.
-    identity : what whoever started the worker wants to find in its lease.
-    """
-
-    lane: str | None = None
-    idle_timeout_s: float | None = None
-    walltime_s: float | None = None
-    walltime_margin_s: float = 30.0
-    poll_s: float = 2.0
-    heartbeat_s: float = 10.0
-    control_s: float = 2.0
-    grace_s: float = 10.0
-    failing_tasks: int = 3
-    avoid_s: float = 30.0
-    patience_s: float = 600.0
-    identity: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -106,16 +75,15 @@ class Agent:
         self._lock_directory = lock_directory
         self._spool, self._clock = spool, spool.clock
         self._settings = settings or Settings()
-        self._starters = {"command": CommandStarter(), **(starters or {})}
-        self._prepare = prepare or {}
+        self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
         self._host = host or host_name()
         self._books = Books(inventory, self._settings.lane)
         self._health = NodeHealth(self._settings.failing_tasks)
-        self._launchers: dict[str, LauncherClient] = {}
-        self._launcher_deaths = 0
         self._running: dict[str, _Running] = {}
         self._waiting: Claim | None = None
         self._to_start: deque[Claim] = deque()
+        self._ahead: deque[Claim] = deque()
+        self._pace = Pace()
         self._endings: list[tuple[Claim, Attempt]] = []
         self._events: deque[dict[str, Any]] = deque()
         self._trouble_s: float | None = None
@@ -141,20 +109,18 @@ class Agent:
         """
         adopt_orphans()
         self._node = NodeLock((str(self._spool.root), self._host, boot_id()), self._lock_directory)
-        self._launcher("command")
+        self._launchers.of("command")
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda received, frame: self._signals.append(received))
-        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-", dir=node_directory()))
         try:
             with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
                 self._station = Station(writer, self._lease("serving"))
-                try:
-                    return self._serve()
-                finally:
-                    self._end_everything()
+                return self._serve()
         finally:
+            self._launchers.close()
             self._node.close()
             shutil.rmtree(self._directory)
 
@@ -180,18 +146,20 @@ class Agent:
         self._handle_events()
         self._handle_signals()
         self._handle_walltime()
-        self._settle()
         self._beat()
         self._handle_control()
+        # What ended is written down after its successors have started: the disk is waited for while they run.
         self._start_what_may()
         if self._may_claim():
             self._claim()
+            self._start_what_may()
+        self._settle()
+        if self._waiting is not None:
             self._start_what_may()
         reason = self._reason_to_leave()
         if reason is not None:
             self._station.leave()
             return reason
-        self._station.writer.sync()
         self._wait()
         return None
 
@@ -199,27 +167,35 @@ class Agent:
         """Look for work; the pause until the next look grows while there is none."""
         now_s = self._clock.monotonic()
         self._avoid = {task: until_s for task, until_s in self._avoid.items() if until_s > now_s}
-        claims = self._station.claim(self._fits, self._book, self._books.inventory.threads, frozenset(self._avoid))
-        if claims:
-            self._to_start.extend(claims)
+        threads = self._books.inventory.threads
+        most_ahead = self._pace.ahead(threads)
+
+        def fits(request: Request) -> bool:
+            ahead = len(self._ahead) < most_ahead and request.access == "shared" and self._books.could(request)
+            return self._is_in_time(request) and (self._books.fits(request) or ahead)
+
+        if self._station.claim(fits, self._take, threads + most_ahead, frozenset(self._avoid)):
             self._worked_s, self._pause_s = now_s, _SHORTEST_PAUSE_S
         else:
             self._pause_s = min(2 * self._pause_s, self._settings.poll_s)
         self._next_claim_s = now_s + self._pause_s
-
-    def _fits(self, request: Request) -> bool:
-        return self._is_in_time(request) and self._books.fits(request)
 
     def _is_in_time(self, request: Request) -> bool:
         left_s = self._left_s()
         margin_s = self._settings.walltime_margin_s
         return why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
 
-    def _book(self, claim: Claim) -> None:
-        self._books.book(attempt_key(claim), claim.request)
+    def _take(self, claim: Claim) -> None:
+        """Have a claim started soon: at once where there is room."""
+        if self._books.fits(claim.request):
+            self._books.book(attempt_key(claim), claim.request)
+            self._to_start.append(claim)
+        else:
+            self._ahead.append(claim)
 
     def _may_claim(self) -> bool:
-        due = self._clock.monotonic() >= self._next_claim_s and not self._endings and not self._to_start
+        due = self._clock.monotonic() >= self._next_claim_s and self._trouble_s is None and not self._to_start
+        due = due and 2 * len(self._ahead) <= self._pace.ahead(self._books.inventory.threads)
         serving = self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None
         if not due or not serving:
             return False
@@ -231,6 +207,18 @@ class Agent:
         return True
 
     def _start_what_may(self) -> None:
+        leaves = self._stop_cause or self._drain_cause
+        if self._ahead and (leaves or self._books.exclusive is not None):
+            self._give_back_ahead(leaves or "an exclusive task came")
+        for claim in tuple(self._ahead):
+            if self._books.is_full():
+                break
+            if self._books.fits(claim.request):
+                self._ahead.remove(claim)
+                self._take(claim)
+        if self._stop_cause is not None:
+            while self._to_start:
+                self._end(self._to_start.popleft(), Outcome.RETURNED, self._stop_cause)
         while self._to_start:
             claim = self._to_start.popleft()
             if claim.request.access == "exclusive":
@@ -246,10 +234,15 @@ class Agent:
                 claim, self._waiting = self._waiting, None
                 self._station.writer.note("node alone")
                 self._start_alone(claim)
-        if not self._running and not self._to_start and self._node.holds != "nothing":
+        if not self._running and not self._to_start and not self._ahead and self._node.holds != "nothing":
             self._node.leave()
         if self._books.exclusive is None:
             self._node.open_gate()
+
+    def _give_back_ahead(self, cause: str) -> None:
+        while self._ahead:
+            claim = self._ahead.popleft()
+            self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, cause)))
 
     def _start_alone(self, claim: Claim) -> None:
         """Start an exclusive task once its devices are idle; a node whose devices are not is drained.
@@ -263,6 +256,9 @@ class Agent:
         deadline_s = self._clock.monotonic() + _GPU_IDLE_PATIENCE_S
         observed = observe_node(share.gpus)
         while observed["gpu_processes"] and self._clock.monotonic() < deadline_s:
+            if self._signals:
+                self._waiting = claim
+                return
             self._clock.sleep(1.0)
             self._beat()
             observed = observe_node(share.gpus)
@@ -276,12 +272,12 @@ class Agent:
         assert self._directory is not None
         key, spec = attempt_key(claim), claim.record.spec
         share = self._books.share(key)
-        if spec.launcher not in self._starters:
+        if not self._launchers.knows(spec.launcher):
             self._end(claim, Outcome.FAILED, f"this worker has no launcher {spec.launcher!r}")
             return
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
-        launcher = self._launcher(spec.launcher)
+        launcher = self._launchers.of(spec.launcher)
         if self._has_entered and self._node.holds == "share":
             self._station.writer.note("node entered")
             self._has_entered = False
@@ -324,16 +320,23 @@ class Agent:
             due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
         if self._signals:
             due_s.append(now_s)
-        watched: list[Any] = [self._wakeup, *self._launchers.values()]
-        ready: list[Any] = select.select(watched, [], [], max(0.0, min(due_s) - now_s))[0]
+        ready = self._poll(0)
+        if not ready:
+            # The line that decides about a task is durable already; its rename may follow when there is time.
+            self._station.writer.sync()
+            ready = self._poll(min(due_s) - self._clock.monotonic())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        for kind, launcher in list(self._launchers.items()):
-            if launcher in ready:
+        for kind, launcher in self._launchers.present().items():
+            if launcher.fileno() in ready:
                 events = launcher.events()
                 if events is None:
                     self._events.append({"died": kind})
                 self._events.extend(events or [])
+
+    def _poll(self, timeout_s: float) -> set[int]:
+        """Descriptors of the signals and of launchers that have something to say."""
+        return readable([self._wakeup, *(client.fileno() for client in self._launchers.present().values())], timeout_s)
 
     def _handle_events(self) -> None:
         while self._events:
@@ -351,34 +354,14 @@ class Agent:
             return
         if event["unkillable"]:
             self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
-        outcome, cause = self._judge(run, event)
+        stop_cause = run.stop_cause
+        if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
+            stop_cause = self._stop_signal_pending()
+        outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
         measured: dict[str, Any] = {
             name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
         }
         self._finish_run(key, outcome, cause, event["exit_code"], measured)
-
-    def _judge(self, run: _Running, event: dict[str, Any]) -> tuple[Outcome, str]:
-        """How an attempt ended, and by whose doing."""
-        code, spec = event["exit_code"], run.claim.record.spec
-        stop_cause = run.stop_cause or (
-            self._stop_signal_pending() if code in (-signal.SIGTERM, -signal.SIGINT) else None
-        )
-        if stop_cause == "cancelled":
-            return Outcome.CANCELLED, "cancelled"
-        if code == 0 and not event["timed_out"]:
-            missing = sync_outputs(spec.outputs, spec.directory)
-            return (Outcome.SUCCEEDED, "succeeded") if missing is None else (Outcome.FAILED, missing)
-        if stop_cause is not None:
-            return Outcome.INTERRUPTED, stop_cause
-        if event["timed_out"]:
-            return Outcome.FAILED, f"it ran longer than its runtime of {run.claim.request.runtime_s} s"
-        if code is None:
-            return Outcome.FAILED, "it could not be killed"
-        if code < 0:
-            name = signal.Signals(-code).name
-            hint = "; out of memory is the usual reason" if name == "SIGKILL" else ""
-            return Outcome.FAILED, f"it was killed by {name}{hint}"
-        return Outcome.FAILED, f"exit code {code}"
 
     def _stop_signal_pending(self) -> str | None:
         """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
@@ -408,13 +391,16 @@ class Agent:
         del self._running[key]
         self._books.release(key)
         self._endings.append((run.claim, ending))
+        self._pace.ended(now_s - run.started_s)
+        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
         self._judge_node(run.claim.name.id, outcome, cause)
 
     def _judge_node(self, task_id: str, outcome: Outcome, cause: str) -> None:
         if outcome is Outcome.SUCCEEDED:
             self._health.succeeded()
         elif outcome is Outcome.FAILED:
-            self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
+            if self._station.has_company():
+                self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
             reason = self._health.failed(task_id, cause)
             if reason is not None:
                 self._drain(reason)
@@ -425,13 +411,11 @@ class Agent:
         self._endings.append((claim, self._station.attempt(claim, outcome, cause)))
 
     def _settle(self) -> None:
-        """Write down what ended."""
-        if not self._endings:
+        """Write down what ended: at once, or a batch together while more ends without a pause."""
+        if not self._endings or (len(self._endings) < _BATCH and self._poll(0)):
             return
         self._station.end(self._endings, sync=False)
         self._endings = []
-        now_s = self._clock.monotonic()
-        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
 
     def _handle_signals(self) -> None:
         while self._signals:
@@ -451,10 +435,13 @@ class Agent:
         for task_id in self._station.orders_to_cancel():
             for run in self._running.values():
                 if run.claim.name.id == task_id:
-                    run.stop_cause = "cancelled"
-                    self._launchers[run.launcher].stop(attempt_key(run.claim))
+                    run.stop_cause = CANCELLED
+                    self._launchers.of(run.launcher).stop(attempt_key(run.claim))
+            for claim in [claim for claim in self._ahead if claim.name.id == task_id]:
+                self._ahead.remove(claim)
+                self._endings.append((claim, self._station.attempt(claim, Outcome.CANCELLED, CANCELLED)))
             if self._waiting is not None and self._waiting.name.id == task_id:
-                self._end(self._waiting, Outcome.CANCELLED, "cancelled")
+                self._end(self._waiting, Outcome.CANCELLED, CANCELLED)
                 self._waiting = None
 
     def _reconcile(self) -> None:
@@ -463,7 +450,8 @@ class Agent:
         Where there is no room for one by now, it goes back.
         """
         self._station.adopt_strays()
-        known = {*self._running, *map(attempt_key, self._to_start), *(attempt_key(claim) for claim, _ in self._endings)}
+        known = {*self._running, *(attempt_key(claim) for claim, _ in self._endings)}
+        known.update(map(attempt_key, self._to_start), map(attempt_key, self._ahead))
         if self._waiting is not None:
             known.add(attempt_key(self._waiting))
         for claim in self._station.claims:
@@ -471,10 +459,10 @@ class Agent:
             if key in known:
                 continue
             serving = self._stop_cause is None and self._drain_cause is None
-            if not self._books.has(key) and serving and self._fits(claim.request):
-                self._book(claim)
             if self._books.has(key):
                 self._to_start.append(claim)
+            elif serving and self._is_in_time(claim.request) and self._books.fits(claim.request) and self._node.enter():
+                self._take(claim)
             else:
                 self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, "no room")))
 
@@ -490,7 +478,7 @@ class Agent:
         self._stop_cause = cause
         for key, run in self._running.items():
             run.stop_cause = run.stop_cause or cause
-            self._launchers[run.launcher].stop(key)
+            self._launchers.of(run.launcher).stop(key)
         if self._waiting is not None:
             self._end(self._waiting, Outcome.RETURNED, cause)
             self._waiting = None
@@ -503,7 +491,7 @@ class Agent:
             self._station.writer.note("drained", reason=reason)
 
     def _reason_to_leave(self) -> str | None:
-        if self._running or self._endings or self._to_start or self._waiting is not None:
+        if self._running or self._endings or self._to_start or self._ahead or self._waiting is not None:
             return None
         if self._stop_cause is not None:
             return self._stop_cause
@@ -526,11 +514,7 @@ class Agent:
 
     def _lease(self, state: Literal["serving", "draining", "leaving"]) -> Lease:
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
-        processes = [(os.getpid(), own_start())]
-        for launcher in self._launchers.values():
-            start = process_start(launcher.pid)
-            if start is not None:
-                processes.append((launcher.pid, start))
+        processes = [(os.getpid(), own_start()), *self._launchers.processes()]
         running = [
             {
                 "id": run.claim.name.id,
@@ -564,38 +548,11 @@ class Agent:
             return None
         return self._started_s + self._settings.walltime_s - self._clock.monotonic()
 
-    def _launcher(self, kind: str) -> LauncherClient:
-        if kind not in self._launchers:
-            self._launchers[kind] = LauncherClient(self._starters[kind], self._clock, self._prepare.get(kind))
-        return self._launchers[kind]
-
     def _launcher_died(self, kind: str) -> None:
-        """Its tasks have fallen to this process: end them, and start a new one when it is needed."""
-        if kind in self._launchers:
-            self._launchers.pop(kind).close()
-        self._end_adopted()
+        """End what it ran; a new one is made when it is needed."""
+        if not self._launchers.bury(kind):
+            self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
         for key in [key for key, run in self._running.items() if run.launcher == kind]:
             self._finish_run(key, Outcome.LOST, CRASHED, None, {})
-        self._launcher_deaths += 1
-        if self._launcher_deaths > _LAUNCHER_RESTARTS:
-            self._drain(f"its launcher died {self._launcher_deaths} times")
-
-    def _end_adopted(self) -> None:
-        """Kill every child that isn't a launcher, until there is none."""
-        keep = {launcher.pid for launcher in self._launchers.values()}
-        deadline_s = self._clock.monotonic() + UNKILLABLE_S
-        while self._clock.monotonic() < deadline_s:
-            left = [pid for pid in children() if pid not in keep and os.waitpid(pid, os.WNOHANG)[0] == 0]
-            if not left:
-                return
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-            self._clock.sleep(0.01)
-        self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
-
-    def _end_everything(self) -> None:
-        """On the way out, whatever the reason: no child survives this process."""
-        for launcher in self._launchers.values():
-            launcher.close()
-        self._launchers.clear()
-        self._end_adopted()
+        if self._launchers.deaths > _LAUNCHER_RESTARTS:
+            self._drain(f"its launcher died {self._launchers.deaths} times")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.processes import adopt_orphans, children, environment_value
+from fleetcraft.ground.waiting import readable
 
 OUT_OF_MEMORY_SCORE = 500
 UNKILLABLE_S = 60.0
@@ -37,11 +37,11 @@ class Starter(Protocol):
     """How a kind of task is started: makes a child in a process group of its own, and says its number.
 
     `log` is an open descriptor for the child's output. `private` are the launcher's own descriptors, which a child that
-    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone. OSError and
-    ValueError mean that the task can't be started as it is described.
+    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone (`Forked`
+    does all that such a child has to do). OSError and ValueError mean that the task can't be started as described.
     """
 
-    def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
         """Start it."""
 
     @property
@@ -57,7 +57,7 @@ class CommandStarter:
 
     helpers: Collection[int] = ()
 
-    def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
         """Start it."""
         process = subprocess.Popen(
             order["command"],
@@ -98,6 +98,8 @@ class Launcher:
 
     def __init__(self, connection: socket.socket, starter: Starter, clock: Clock):
         self._connection, self._starter, self._clock = connection, starter, clock
+        # As bytes, which need no encoding for each task.
+        self._environment = dict(os.environb)
         self._tasks: dict[str, _Task] = {}
         self._buffer = b""
         self._open = True
@@ -115,13 +117,11 @@ class Launcher:
         self._end_strays()
 
     def _wait(self) -> None:
-        watched: list[Any] = [self._wakeup]
-        if self._open:
-            watched.append(self._connection)
-        ready, _, _ = select.select(watched, [], [], self._patience_s())
+        connection = self._connection.fileno()
+        ready = readable([self._wakeup, *([connection] if self._open else [])], self._patience_s())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        if self._connection in ready:
+        if connection in ready:
             self._receive()
 
     def _patience_s(self) -> float | None:
@@ -152,11 +152,10 @@ class Launcher:
 
     def _start(self, order: Order) -> None:
         key = order["start"]
-        environment = {**os.environ, **order["environment"]}
+        changes = {os.fsencode(key): os.fsencode(value) for key, value in order["environment"].items()}
+        environment = {**self._environment, **changes}
         try:
-            log_path = Path(order["log"])
-            log_path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            log = _open_log(order["log"])
         except OSError as error:
             self._send({"refused": key, "problem": f"its log can't be written: {error}"})
             return
@@ -251,6 +250,15 @@ class Launcher:
             except (BrokenPipeError, ConnectionResetError):
                 # The agent is gone; the next receive says so, and all tasks are ended then.
                 return
+
+
+def _open_log(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 class LauncherClient:

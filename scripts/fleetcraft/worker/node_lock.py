@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 
 from fleetcraft.ground.digests import key_of
 
 _SHARED_MEMORY = Path("/dev/shm")
+
+
+def node_directory() -> Path:
+    """Where small files of this machine alone go: into its memory, where it can be written to."""
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
 
 
 class NodeLock:
@@ -29,7 +35,7 @@ class NodeLock:
     """
 
     def __init__(self, scope: tuple[str, ...], directory: Path | None = None):
-        directory = directory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path("/tmp"))
+        directory = directory or node_directory()
         # The files stay, empty, until the machine forgets its memory: removing a lock file that others are about to
         # open would make two locks of one.
         name = f"fleetcraft-{os.getuid()}-{key_of(scope)}"

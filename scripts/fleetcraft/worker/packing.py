@@ -41,6 +41,14 @@ class Books:
             return False
         return self._devices(request) is not None
 
+    def is_full(self) -> bool:
+        """Whether no thread is left, so that nothing fits."""
+        return self.exclusive is not None or self.free()["threads"] < 1
+
+    def could(self, request: Request) -> bool:
+        """Whether a request could be booked if there were nothing else."""
+        return why_never(self.inventory, request, self._lane) is None and self.exclusive is None
+
     def book(self, key: str, request: Request) -> Share:
         """Give a task what it asks for; it must fit."""
         devices = self._inventory_devices(request) if request.access == "exclusive" else self._devices(request)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -38,6 +39,8 @@ _UNFIT = frozenset({"torch"})
 
 _REHEARSALS = 8
 
+_PR_SET_PDEATHSIG = 1
+
 
 def send_message(connection: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
     """A length and a JSON object; the descriptors ride with the length."""
@@ -55,6 +58,14 @@ def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int
     (length,) = HEADER.unpack(header)
     data = _exactly(connection, length)
     return (json.loads(data), descriptors) if len(data) == length else None
+
+
+def _readable(descriptors: list[int]) -> list[int]:
+    """Those that can be read from, once there are any; `select` can't above 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll()]
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
@@ -85,10 +96,10 @@ class Template:
         """Fork children as asked for, and learn from the first one that ends what they import."""
         gc.disable()
         while True:
-            ready, _, _ = select.select([self._connection, *self._reports], [], [])
+            ready = _readable([self._connection.fileno(), *self._reports])
             for report in [report for report in ready if report in self._reports]:
                 self._read(report)
-            if self._connection in ready:
+            if self._connection.fileno() in ready:
                 received = receive_message(self._connection)
                 if received is None:
                     return
@@ -242,6 +253,9 @@ def _live(order: dict[str, Any], descriptors: list[int], report: int | None) -> 
         if os.read(begin, 1) != b"b":
             os._exit(1)
         os.close(begin)
+        # From now on the launcher is the parent, and its death this child's: what the kernel shows as the environment
+        # of a process is the template's here, so nobody could tell by it which task this is.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.chdir(order["directory"])
         os.environ.clear()
         os.environ.update(order["environment"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleetcraft.ground.waiting import readable
 from fleetcraft.worker.launcher import CommandStarter, Order
 from fleetcraft.worker.template import receive_message, send_message
 
@@ -57,7 +57,7 @@ class _Template:
 
     def listen(self) -> None:
         """Take in what it has said; does not wait."""
-        while select.select([self.connection], [], [], 0)[0]:
+        while readable([self.connection.fileno()], 0):
             self._note(self._receive())
 
     def fork(self, order: Order, environment: dict[str, str], log: int) -> int:
@@ -76,7 +76,7 @@ class _Template:
             except OSError as error:
                 raise _Broken from error
             while True:
-                if not select.select([self.connection], [], [], _ANSWER_S)[0]:
+                if not readable([self.connection.fileno()], _ANSWER_S):
                     raise _Broken
                 answer = self._receive()
                 if "pid" in answer:
@@ -142,18 +142,20 @@ class WarmStarter:
         """The templates."""
         return {t.process.pid for t in (*self._templates.values(), *self._successors.values())}
 
-    def __call__(self, order: Order, environment: dict[str, str], log: int, private: tuple[int, ...]) -> int:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
         """Start a task warm if it can be, else cold."""
         if not self._is_suited(order["command"]) or self._breaks >= 3:
             return self._cold(order, environment, log, private)
         # What would make a cold start fail makes a warm one fail alike, and before anything was forked.
         if not os.access(order["directory"], os.X_OK):
             return self._cold(order, environment, log, private)
-        key = tuple(sorted((n, v) for n, v in environment.items() if n.startswith(_IMPORT_VARIABLES)))
+        # Undecodable bytes survive this as surrogates.
+        variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+        key = tuple(sorted((n, v) for n, v in variables.items() if n.startswith(_IMPORT_VARIABLES)))
         try:
-            template = self._template(key, environment)
+            template = self._template(key, variables)
             if template.state != "busy":
-                pid = template.fork(order, environment, log)
+                pid = template.fork(order, variables, log)
                 self.warm_starts += 1
                 return pid
         except (_Broken, OSError) as error:
