@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import changed
 
-from conftest import changed
 from fleetcraft.experiment.load import load_experiment
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError, MissingWeights

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from conftest import ROOT, Campaign, new_campaign, small_document
+from campaigns import ROOT, Campaign, new_campaign, small_document
 
 DIFFUSION = ROOT / ".envs/diffusion/bin/python"
 

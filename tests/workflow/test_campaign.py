@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from campaigns import ROOT, Campaign, new_campaign, small_document
 
-from conftest import ROOT, Campaign, new_campaign, small_document
 from fleetcraft.ground.records import read_records, write_records
 
 
