@@ -69,6 +69,14 @@ def test_a_mistake_is_named(small: dict[str, Any], write: Write, key: str, value
     assert "\n" not in text, "one paragraph"
 
 
+def test_a_dimension_that_has_nothing_to_score_is_refused(small: dict[str, Any], write: Write) -> None:
+    del small["arms"]["cached"]
+    assert "no other arm" in refusal(write(small))
+    small["prompts"] = {"suite": "vbench", "dimensions": ["color"], "limit": 2}
+    small["scoring"]["dimensions"] = ["temporal_flickering"]
+    assert "none of the prompts" in refusal(write(small))
+
+
 def test_the_file_and_the_line_are_named(small: dict[str, Any], write: Write) -> None:
     file = write(changed(small, "arms.cached.steps", "two"))
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "two" in text)

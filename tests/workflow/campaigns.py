@@ -45,9 +45,11 @@ class Campaign:
         self.experiment.write_text(yaml.safe_dump(self.document, sort_keys=False, allow_unicode=True))
 
     def command(self, *arguments: str) -> list[str]:
+        # Targets come before --configfile, which would take them for further files.
         return [
-            *(str(BIN / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.directory)),
-            *("--profile", str(ROOT / "profiles/default"), "--configfile", str(self.experiment), *arguments),
+            *(str(BIN / "snakemake"), *arguments, "--snakefile", str(ROOT / "Snakefile")),
+            *("--directory", str(self.directory), "--profile", str(ROOT / "profiles/default")),
+            *("--configfile", str(self.experiment)),
         ]
 
     def snakemake(self, *arguments: str) -> Run:
