@@ -10,7 +10,7 @@ import pytest
 import yaml
 from experiments import document
 
-from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.plan import Plan
 
 
@@ -35,4 +35,4 @@ def write(tmp_path: Path) -> Callable[[dict[str, Any]], Path]:
 @pytest.fixture
 def plan_of(write: Callable[[dict[str, Any]], Path]) -> Callable[[dict[str, Any]], Plan]:
     """The plan of a document."""
-    return lambda changed: Plan(load_experiment(write(changed)))
+    return lambda changed: plan_of_file(write(changed))

@@ -12,9 +12,8 @@ import pytest
 from experiments import changed
 
 from fleetcraft.cli.main import main
-from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.models import Experiment
-from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import FleetcraftError
 
 Write = Callable[[dict[str, Any]], Path]
@@ -22,7 +21,7 @@ Write = Callable[[dict[str, Any]], Path]
 
 def refusal(file: Path) -> str:
     with pytest.raises(FleetcraftError) as caught:
-        Plan(load_experiment(file))
+        plan_of_file(file)
     return str(caught.value)
 
 
@@ -66,6 +65,7 @@ MISTAKES = [
 def test_a_mistake_is_named(small: dict[str, Any], write: Write, key: str, value: object, said: list[str]) -> None:
     text = refusal(write(changed(small, key, value)))
     assert all(part in text for part in said), text
+    assert "experiment.yaml" in text or "/nowhere" in text, "the file is named"
     assert "\n" not in text, "one paragraph"
 
 
@@ -160,7 +160,7 @@ def test_variables_are_expanded_in_paths_and_nowhere_else(
     monkeypatch.setenv("PLACE", str(tmp_path / "elsewhere"))
     small = changed(small, "paths.scratch", "${PLACE}/scratch")
     small = changed(small, "arms.full.negative_prompt", "costs $PLACE")
-    experiment = load_experiment(write(small))
+    experiment = plan_of_file(write(small)).experiment
     assert experiment.paths.scratch == str(tmp_path / "elsewhere/scratch")
     assert experiment.arms["full"].negative_prompt == "costs $PLACE"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ class Campaign:
 
     def plan(self) -> Plan:
         with contextlib.chdir(self.directory):
-            return Plan(load_experiment(self.experiment))
+            return plan_of_file(self.experiment)
 
     def artifacts(self) -> dict[str, dict[str, int]]:
         """Kind → key → when it was made, of everything in the store."""

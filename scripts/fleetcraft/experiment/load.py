@@ -18,12 +18,6 @@ from fleetcraft.ground.errors import BadInput, nearest
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def load_experiment(file: Path | str) -> Experiment:
-    """The experiment in one YAML file."""
-    file = Path(file)
-    return validate(_parse(file), [file])
-
-
 def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     """The experiment in an already merged configuration; `files` are those that it was read from, the last one winning.
 
@@ -47,9 +41,15 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     return experiment
 
 
-def _parse(file: Path) -> Any:
+def parse(file: Path) -> Any:
+    """The document in a YAML file."""
     _compose(file)
     return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def place_of(files: Sequence[Path | str], key: str) -> str | None:
+    """file:line of a key, as far as the files have it."""
+    return _place([(Path(file), _compose(Path(file))) for file in files], tuple(key.split(".")))
 
 
 def _compose(file: Path) -> yaml.Node | None:
