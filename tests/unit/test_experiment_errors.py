@@ -43,7 +43,7 @@ MISTAKES = [
     ("an unknown family", "models.tiny.family", "wann", ["'models.tiny.family'", "Did you mean 'wan'"]),
     ("an unknown dimension", "scoring.dimensions", ["sim"], ["'scoring.dimensions'", "Did you mean 'ssim'"]),
     ("an unknown preset", "encoder.preset", "h264-crf19", ["'encoder.preset'", "Did you mean 'h264-crf18'"]),
-    ("a name with a slash", "name", "a/b", ["'name'", "'a/b'"]),
+    ("a name with a slash", "name", "a/b", ["'name'", "'a/b'", "letters, digits"]),
     ("odd width", "video.width", 33, ["'video.width'", "even", "use 32 or 34", "found 33"]),
     ("width off the VAE's grid", "video.width", 40, ["'video.width'", "no multiple of 16", "use 32 or 48"]),
     ("frames that the VAE can't express", "video.frames", 6, ["'video.frames'", "use 5 or 9", "family wan"]),
@@ -56,7 +56,12 @@ MISTAKES = [
         ["Did you mean 'color'"],
     ),
     ("no such prompt file", "prompts.file", "/nowhere/prompts.txt", ["/nowhere/prompts.txt", "'prompts.file'"]),
-    ("an unset variable", "paths.scratch", "${NOT_SET_ANYWHERE}/x", ["NOT_SET_ANYWHERE is not set", "'paths.scratch'"]),
+    (
+        "an unset variable",
+        "paths.scratch",
+        "${NOT_SET_ANYWHERE}/x",
+        ["yaml:3, key 'paths.scratch'", "NOT_SET_ANYWHERE is not set"],
+    ),
     ("no such model directory", "models.tiny.source", {"path": "/nowhere/model"}, ["/nowhere/model", "no such model"]),
 ]
 
@@ -111,6 +116,14 @@ def test_work_must_not_be_lost_when_scratch_is_purged(
 ) -> None:
     text = refusal(write(changed(small, "paths.work", str(tmp_path / work))))
     assert "neither inside the other" in text
+
+
+def test_a_link_does_not_hide_that_scratch_and_work_are_one(
+    small: dict[str, Any], write: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "work").symlink_to(tmp_path / "scratch")
+    assert "neither inside the other" in refusal(write(small))
 
 
 def test_a_root_below_a_file_can_t_be_written(small: dict[str, Any], write: Write, tmp_path: Path) -> None:
