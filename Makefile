@@ -17,7 +17,8 @@ demo: .venv/complete envs
 	@$(BIN)/fleetcraft summary
 
 test: check envs
-	$(BIN)/pytest tests/workflow tests/pipelines
+	.envs/diffusion/bin/python -m pytest tests/diffusion
+	$(BIN)/pytest tests/workflow
 
 check: .venv/complete
 	$(BIN)/ruff check .

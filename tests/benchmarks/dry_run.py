@@ -49,10 +49,9 @@ def dry_run(directory: Path, seeds: int, shard_size: int) -> tuple[int, float, f
     seconds = time.monotonic() - start
     if status != 0:
         raise SystemExit(f"the dry run failed with status {os.waitstatus_to_exitcode(status)}")
-    from fleetcraft.experiment.load import load_experiment
-    from fleetcraft.experiment.plan import Plan
+    from fleetcraft.experiment.config import plan_of_file
 
-    plan = Plan(load_experiment(experiment))
+    plan = plan_of_file(experiment)
     return sum(plan.jobs.values()), seconds, usage.ru_maxrss / 1024
 
 

@@ -32,7 +32,7 @@ def results(score: dict[tuple[str, str, int], float]) -> Results:
             [
                 {"kind": "latents", "work": work, **about},
                 {"kind": "videos", "sha256": "0" * 64, "key": "k", **about},
-                {"kind": "scores", "dimension": "flicker", "value": score[arm, prompt, seed], **about},
+                {"kind": "scores", "dimension": "flicker", "video": "k", "value": score[arm, prompt, seed], **about},
             ]
         )
     return made
@@ -94,7 +94,7 @@ def test_the_order_of_records_does_not_count() -> None:
 def test_two_records_about_one_thing_are_an_error() -> None:
     made = results(scores(0.0))
     with pytest.raises(Damaged, match="two latents records for arm 'full', prompt 'a', seed 1"):
-        made.add([made.latents["full", "a", 1]])
+        made.add([{"kind": "latents", "arm": "full", "prompt": "a", "seed": 1}])
 
 
 def test_the_interval_resamples_prompts_and_not_videos() -> None:

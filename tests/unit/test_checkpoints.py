@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import changed
 
-from conftest import changed
-from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError, MissingWeights
 
@@ -69,7 +69,7 @@ def list_digests(directory: Path) -> None:
 
 @pytest.fixture
 def plan(small: dict[str, Any], write: Callable[[dict[str, Any]], Path], checkpoint: Path) -> Callable[[], Plan]:
-    return lambda: Plan(load_experiment(write(changed(small, "models.tiny.source", {"path": str(checkpoint)}))))
+    return lambda: plan_of_file(write(changed(small, "models.tiny.source", {"path": str(checkpoint)})))
 
 
 def test_a_whole_checkpoint_is_accepted_and_named_by_its_files(plan: Callable[[], Plan], checkpoint: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_moved_checkpoint_keeps_its_digest(
 ) -> None:
     before = plan().models["tiny"].digest
     moved = checkpoint.rename(checkpoint.with_name("moved"))
-    after = Plan(load_experiment(write(changed(small, "models.tiny.source", {"path": str(moved)}))))
+    after = plan_of_file(write(changed(small, "models.tiny.source", {"path": str(moved)})))
     assert after.models["tiny"].digest == before
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import changed
 
-from conftest import changed
 from fleetcraft.cli.main import main
-from fleetcraft.experiment.load import load_experiment
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.models import Experiment
-from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import FleetcraftError
 
 Write = Callable[[dict[str, Any]], Path]
@@ -22,7 +21,7 @@ Write = Callable[[dict[str, Any]], Path]
 
 def refusal(file: Path) -> str:
     with pytest.raises(FleetcraftError) as caught:
-        Plan(load_experiment(file))
+        plan_of_file(file)
     return str(caught.value)
 
 
@@ -44,7 +43,7 @@ MISTAKES = [
     ("an unknown family", "models.tiny.family", "wann", ["'models.tiny.family'", "Did you mean 'wan'"]),
     ("an unknown dimension", "scoring.dimensions", ["sim"], ["'scoring.dimensions'", "Did you mean 'ssim'"]),
     ("an unknown preset", "encoder.preset", "h264-crf19", ["'encoder.preset'", "Did you mean 'h264-crf18'"]),
-    ("a name with a slash", "name", "a/b", ["'name'", "'a/b'"]),
+    ("a name with a slash", "name", "a/b", ["'name'", "'a/b'", "letters, digits"]),
     ("odd width", "video.width", 33, ["'video.width'", "even", "use 32 or 34", "found 33"]),
     ("width off the VAE's grid", "video.width", 40, ["'video.width'", "no multiple of 16", "use 32 or 48"]),
     ("frames that the VAE can't express", "video.frames", 6, ["'video.frames'", "use 5 or 9", "family wan"]),
@@ -57,7 +56,12 @@ MISTAKES = [
         ["Did you mean 'color'"],
     ),
     ("no such prompt file", "prompts.file", "/nowhere/prompts.txt", ["/nowhere/prompts.txt", "'prompts.file'"]),
-    ("an unset variable", "paths.scratch", "${NOT_SET_ANYWHERE}/x", ["NOT_SET_ANYWHERE is not set", "'paths.scratch'"]),
+    (
+        "an unset variable",
+        "paths.scratch",
+        "${NOT_SET_ANYWHERE}/x",
+        ["yaml:3, key 'paths.scratch'", "NOT_SET_ANYWHERE is not set"],
+    ),
     ("no such model directory", "models.tiny.source", {"path": "/nowhere/model"}, ["/nowhere/model", "no such model"]),
 ]
 
@@ -66,7 +70,16 @@ MISTAKES = [
 def test_a_mistake_is_named(small: dict[str, Any], write: Write, key: str, value: object, said: list[str]) -> None:
     text = refusal(write(changed(small, key, value)))
     assert all(part in text for part in said), text
+    assert "experiment.yaml" in text or "/nowhere" in text, "the file is named"
     assert "\n" not in text, "one paragraph"
+
+
+def test_a_dimension_that_has_nothing_to_score_is_refused(small: dict[str, Any], write: Write) -> None:
+    del small["arms"]["cached"]
+    assert "no other arm" in refusal(write(small))
+    small["prompts"] = {"suite": "vbench", "dimensions": ["color"], "limit": 2}
+    small["scoring"]["dimensions"] = ["temporal_flickering"]
+    assert "none of the prompts" in refusal(write(small))
 
 
 def test_the_file_and_the_line_are_named(small: dict[str, Any], write: Write) -> None:
@@ -103,6 +116,14 @@ def test_work_must_not_be_lost_when_scratch_is_purged(
 ) -> None:
     text = refusal(write(changed(small, "paths.work", str(tmp_path / work))))
     assert "neither inside the other" in text
+
+
+def test_a_link_does_not_hide_that_scratch_and_work_are_one(
+    small: dict[str, Any], write: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "work").symlink_to(tmp_path / "scratch")
+    assert "neither inside the other" in refusal(write(small))
 
 
 def test_a_root_below_a_file_can_t_be_written(small: dict[str, Any], write: Write, tmp_path: Path) -> None:
@@ -152,7 +173,7 @@ def test_variables_are_expanded_in_paths_and_nowhere_else(
     monkeypatch.setenv("PLACE", str(tmp_path / "elsewhere"))
     small = changed(small, "paths.scratch", "${PLACE}/scratch")
     small = changed(small, "arms.full.negative_prompt", "costs $PLACE")
-    experiment = load_experiment(write(small))
+    experiment = plan_of_file(write(small)).experiment
     assert experiment.paths.scratch == str(tmp_path / "elsewhere/scratch")
     assert experiment.arms["full"].negative_prompt == "costs $PLACE"
 

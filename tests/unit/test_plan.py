@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import changed
 
-from conftest import changed
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
 

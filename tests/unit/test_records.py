@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetcraft.ground.errors import Damaged, PurgedScratch
-from fleetcraft.ground.records import read_records, write_records
+from fleetcraft.ground.records import iterate_records, read_records, write_records
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -79,3 +80,26 @@ def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: 
         write_records(file, failing())
     assert read_records(file) == [{"a": 1}]
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_nothing_is_read_from_a_damaged_file_before_the_damage_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    write_records(file, [{"a": 1}, {"a": 2}])
+    file.write_bytes(file.read_bytes().replace(b'{"a":2}', b'{"a":3}'))
+    with pytest.raises(Damaged, match="aren't the ones that were sealed"):
+        next(iterate_records(file))
+
+
+def test_reading_and_writing_many_records_holds_one_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        write_records(file, ({"prompt": "x" * 1000, "seed": seed} for seed in range(count)))
+        assert sum(1 for _ in iterate_records(file)) == count
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(10)
+    assert peak(20_000) < 2 * peak(200)

@@ -105,3 +105,18 @@ def test_every_rule_has_what_a_rule_owes(root: Path) -> None:
         for rule in re.split(r"^rule ", file.read_text(), flags=re.MULTILINE)[1:]:
             for directive in ('"""', "log:", "benchmark:", "resources:", "message:", "conda:", "script:"):
                 assert directive in rule, f"{file.name}: rule {rule.partition(':')[0]} has no {directive}"
+
+
+def keys_of(schema: dict[str, object]) -> set[str]:
+    """Every key that an experiment may have, names of models and arms aside."""
+    keys = set(schema.get("properties", {}))  # type: ignore[call-overload]
+    for part in schema.get("$defs", {}).values():  # type: ignore[attr-defined]
+        keys |= set(part.get("properties", {}))
+    return keys
+
+
+def test_every_key_of_an_experiment_is_explained(root: Path) -> None:
+    text = (root / "config/README.md").read_text()
+    keys = keys_of(json.loads((root / "config/schema.json").read_text()))
+    assert len(keys) > 30
+    assert {key for key in keys if not re.search(rf"[`{{ ]{key}[:`]", text)} == set()

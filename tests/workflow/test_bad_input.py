@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from conftest import ROOT, Campaign, new_campaign, small_document
+from campaigns import ROOT, Campaign, new_campaign, small_document
 
 DIFFUSION = ROOT / ".envs/diffusion/bin/python"
 
@@ -43,6 +42,7 @@ def from_path(tmp_path: Path, checkpoint: Path) -> Campaign:
     document["models"]["tiny"]["source"] = {"path": str(checkpoint)}
     document["arms"] = {"full": document["arms"]["full"]}
     document["seeds"] = [0]
+    document["scoring"]["dimensions"] = ["temporal_flickering"]
     return new_campaign(tmp_path / "campaign", document)
 
 
@@ -76,10 +76,6 @@ def test_a_checkpoint_from_a_path_gives_the_same_videos_as_the_tiny_model(
     finished: Campaign, tmp_path: Path, checkpoint: Path
 ) -> None:
     campaign = from_path(tmp_path, checkpoint)
-    document = campaign.document
-    document["arms"]["full"] = finished.document["arms"]["full"]
-    document["scoring"]["dimensions"] = ["temporal_flickering"]
-    campaign.write()
     campaign.complete()
     digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in campaign.directory.rglob("*.mp4")}
     assert digests <= {hashlib.sha256(path.read_bytes()).hexdigest() for path in finished.directory.rglob("*.mp4")}

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from campaigns import ROOT, Campaign, new_campaign, small_document
 
-from conftest import ROOT, Campaign, new_campaign, small_document
 from fleetcraft.ground.records import read_records, write_records
 
 
@@ -88,6 +88,7 @@ def test_a_killed_campaign_resumes_at_the_next_sample(tmp_path: Path) -> None:
     document = small_document()
     document["arms"] = {"full": {"model": "tiny", "dtype": "float32", "steps": 60}}
     document["seeds"] = [0]
+    document["scoring"]["dimensions"] = ["temporal_flickering"]
     campaign = new_campaign(tmp_path / "campaign", document)
     target = "scratch/small/latents/full/s0.jsonl"
     process = subprocess.Popen(
@@ -118,6 +119,7 @@ def test_a_killed_job_fails_alone_and_is_taken_up_again(tmp_path: Path) -> None:
     document = small_document()
     document["arms"] = {"full": {"model": "tiny", "dtype": "float32", "steps": 60}}
     document["seeds"] = [0]
+    document["scoring"]["dimensions"] = ["temporal_flickering"]
     campaign = new_campaign(tmp_path / "campaign", document)
     target = "scratch/small/latents/full/s0.jsonl"
     process = subprocess.Popen(campaign.command(target), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -164,7 +166,7 @@ def test_the_report_is_one_file_with_the_figures_in_it(campaign: Campaign) -> No
     assert run.status == 0, run.output
     report = (campaign.directory / "work/small/report.html").read_text()
     assert "Contact sheets" in report
-    assert "data:image/png;base64" in report
+    assert report.count("data:image/png") == 3, "two contact sheets and a figure"
 
 
 def test_the_summary_tells_the_result_and_where_it_is(campaign: Campaign) -> None:

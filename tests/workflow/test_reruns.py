@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-from conftest import Campaign
+from campaigns import Campaign
 
 ANALYSIS = {"tables": 1, "score_figure": 1, "archive": 1}
 REST = {"plan": 1, **ANALYSIS, "views": 2, "contact_sheet": 2}

@@ -12,14 +12,18 @@ from typing import Any
 
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.ground.errors import Damaged
-from fleetcraft.ground.records import Record, read_records
+from fleetcraft.ground.records import Record, iterate_records
 
 TABLES = ("scores", "paired", "compute", "samples")
 
 
+_KEPT = {"latents": ("sample", "work"), "videos": ("sample", "key", "sha256"), "scores": ("sample", "video", "value")}
+"""The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
+
+
 @dataclass
 class Results:
-    """Records by what they are about: arm, prompt and seed.
+    """Records, as far as tables need them, by what they are about: arm, prompt and seed.
 
     plan : the document of `plan.json`.
     """
@@ -40,7 +44,7 @@ class Results:
                     f"there are two {kind} records for arm {about[0]!r}, prompt {about[1]!r}, seed {about[2]}",
                     remedy="Delete the manifests of this arm and start again",
                 )
-            place[about] = record
+            place[about] = {name: record[name] for name in _KEPT[kind]}
 
     @property
     def arms(self) -> list[str]:
@@ -65,7 +69,7 @@ def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Resul
     """The results in some manifests; `plan` is the plan's document."""
     results = Results(plan)
     for manifest in manifests:
-        results.add(read_records(Path(manifest)))
+        results.add(iterate_records(Path(manifest)))
     return results
 
 

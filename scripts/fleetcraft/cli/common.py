@@ -25,10 +25,9 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
 
 def load_plan(chosen: argparse.Namespace) -> Plan:
     """The plan of the named experiment."""
-    from fleetcraft.experiment.load import load_experiment
-    from fleetcraft.experiment.plan import Plan
+    from fleetcraft.experiment.config import plan_of_file
 
-    return Plan(load_experiment(chosen.experiment))
+    return plan_of_file(chosen.experiment)
 
 
 def bytes_text(count: float) -> str:

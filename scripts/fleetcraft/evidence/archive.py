@@ -23,7 +23,7 @@ from fleetcraft.evidence.source import source_revision
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.files import new_directory, write_text
-from fleetcraft.ground.records import Record, read_records, write_records
+from fleetcraft.ground.records import Record, iterate_records, write_records
 from fleetcraft.ground.repository import ENVIRONMENTS, ROOT
 
 MANIFEST = "manifest-sha256.txt"
@@ -75,7 +75,7 @@ def manifests_of(plan: Plan) -> dict[str, list[Path]]:
 
 def _all_records(manifests: Iterable[Path]) -> Iterator[Record]:
     for manifest in manifests:
-        yield from read_records(manifest)
+        yield from iterate_records(manifest)
 
 
 def _copy(files: Iterable[Path], directory: Path) -> None:

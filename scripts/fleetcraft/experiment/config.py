@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.experiment.load import validate
+from fleetcraft.experiment.load import parse, place_of, validate
 from fleetcraft.experiment.plan import Plan
-from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.errors import BadInput, FleetcraftError
 
 
 @dataclass(frozen=True)
@@ -33,4 +33,19 @@ def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tupl
             value=toolchains,
             remedy="Correct it in the profile, as profiles/README.md shows",
         )
-    return Plan(validate(document, files)), Runtime(toolchains)
+    return _plan(document, files), Runtime(toolchains)
+
+
+def plan_of_file(file: Path | str) -> Plan:
+    """The plan of one experiment file."""
+    return _plan(parse(Path(file)), [file])
+
+
+def _plan(document: Any, files: Sequence[Path | str]) -> Plan:
+    try:
+        return Plan(validate(document, files))
+    except FleetcraftError as error:
+        place = place_of(files, error.key) if error.file is None and error.key else None
+        if place is None:
+            raise
+        raise error.located(place) from None

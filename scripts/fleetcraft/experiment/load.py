@@ -18,12 +18,6 @@ from fleetcraft.ground.errors import BadInput, nearest
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def load_experiment(file: Path | str) -> Experiment:
-    """The experiment in one YAML file."""
-    file = Path(file)
-    return validate(_parse(file), [file])
-
-
 def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     """The experiment in an already merged configuration; `files` are those that it was read from, the last one winning.
 
@@ -34,22 +28,28 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     trees = [(Path(file), _compose(Path(file))) for file in files]
     for file, tree in trees:
         _refuse_repeated_keys(file, tree)
-    last = trees[-1][0] if trees else None
-    if not isinstance(document, Mapping):
-        raise BadInput(
-            "this is no experiment: a mapping of keys was expected", file=last, remedy="See config/README.md"
-        )
     try:
-        experiment = Experiment.model_validate(_expanded(document, last, ()))
+        if not isinstance(document, Mapping):
+            raise BadInput("this is no experiment: a mapping of keys was expected", remedy="See config/README.md")
+        experiment = Experiment.model_validate(_expanded(document, ()))
+        _check_roots(experiment)
     except ValidationError as error:
         raise _explained(error, trees) from None
-    _check_roots(experiment, last)
+    except BadInput as error:
+        place = _place(trees, tuple(error.key.split(".")) if error.key else ())
+        raise error if place is None else error.located(place) from None
     return experiment
 
 
-def _parse(file: Path) -> Any:
+def parse(file: Path) -> Any:
+    """The document in a YAML file."""
     _compose(file)
     return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def place_of(files: Sequence[Path | str], key: str) -> str | None:
+    """file:line of a key, as far as the files have it."""
+    return _place([(Path(file), _compose(Path(file))) for file in files], tuple(key.split(".")))
 
 
 def _compose(file: Path) -> yaml.Node | None:
@@ -95,10 +95,10 @@ _PATH_KEYS = {("paths", "scratch"), ("paths", "work"), ("prompts", "file")}
 _SOURCE_KEYS = {"path", "sha256sums"}
 
 
-def _expanded(value: Any, file: Path | None, location: tuple[str, ...]) -> Any:
+def _expanded(value: Any, location: tuple[str, ...]) -> Any:
     """`value` with environment variables expanded in the keys that hold paths, and nowhere else."""
     if isinstance(value, Mapping):
-        return {key: _expanded(item, file, (*location, str(key))) for key, item in value.items()}
+        return {key: _expanded(item, (*location, str(key))) for key, item in value.items()}
     is_path = location in _PATH_KEYS or (location[:1] == ("models",) and location[-1] in _SOURCE_KEYS)
     if not (isinstance(value, str) and is_path):
         return value
@@ -108,7 +108,6 @@ def _expanded(value: Any, file: Path | None, location: tuple[str, ...]) -> Any:
         if variable not in os.environ:
             raise BadInput(
                 f"the environment variable {variable} is not set",
-                file=file,
                 key=".".join(location),
                 value=value,
                 remedy=f"Set it (export {variable}=…) or write the path out",
@@ -146,6 +145,8 @@ def _explained(error: ValidationError, trees: Sequence[tuple[Path, yaml.Node | N
             remedy="Add it; config/README.md describes every key",
         )
     message = str(first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        message = "a name has letters, digits, underscores, dots and hyphens, and begins with a letter or a digit"
     if first["type"] == "value_error":
         own_location, message = split_location(str(first["ctx"]["error"]))
         if own_location is not None:
@@ -220,14 +221,12 @@ def _descend(node: yaml.Node | None, location: tuple[str, ...]) -> tuple[int, in
     return depth, line
 
 
-def _check_roots(experiment: Experiment, file: Path | None) -> None:
+def _check_roots(experiment: Experiment) -> None:
     """Scratch may be purged whole: work must not be in it, nor the other way round; both must be writable."""
-    scratch, work = (Path(path).absolute() for path in (experiment.paths.scratch, experiment.paths.work))
-    scratch, work = Path(os.path.normpath(scratch)), Path(os.path.normpath(work))
+    scratch, work = Path(experiment.paths.scratch).resolve(), Path(experiment.paths.work).resolve()
     if scratch == work or scratch in work.parents or work in scratch.parents:
         raise BadInput(
             "scratch and work must be two directories, neither inside the other: scratch may be purged, work must last",
-            file=file,
             key="paths",
             value={"scratch": experiment.paths.scratch, "work": experiment.paths.work},
             remedy="Give each a directory of its own",
@@ -237,7 +236,6 @@ def _check_roots(experiment: Experiment, file: Path | None) -> None:
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK, effective_ids=True):
             raise BadInput(
                 f"this can't be written: {existing} is {'read-only for you' if existing.is_dir() else 'a file'}",
-                file=file,
                 key=f"paths.{key}",
                 value=str(getattr(experiment.paths, key)),
                 remedy="Choose a directory in which you may write",

@@ -23,6 +23,7 @@ from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, resolve
 from fleetcraft.ground.digests import key_of
+from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.paths import Paths
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.media.presets import EncoderSettings, encoder_settings
@@ -76,6 +77,7 @@ class Plan:
         self.shards: Shards[Prompt] = Shards(
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
+        self._refuse_idle_dimensions()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
         self.samples: Callable[[str, str], tuple[Sample, ...]] = lru_cache(maxsize=256)(self._make_samples)
@@ -151,6 +153,21 @@ class Plan:
     def _is_scored(self, prompt: Prompt, dimension: str) -> bool:
         # A comparison with the baseline is no dimension of a suite: it suits every prompt.
         return not prompt.dimensions or DIMENSIONS[dimension].pairwise or dimension in prompt.dimensions
+
+    def _refuse_idle_dimensions(self) -> None:
+        for dimension in self.dimensions:
+            if not any(self.scored_shards(arm, dimension) for arm in self.arms):
+                pairwise = DIMENSIONS[dimension].pairwise
+                raise BadInput(
+                    "it compares with the baseline, and there is no other arm"
+                    if pairwise
+                    else f"none of the prompts is one that the suite {self.experiment.prompts.suite!r} has for it",
+                    key="scoring.dimensions",
+                    value=dimension,
+                    remedy="Add an arm, or leave this dimension out"
+                    if pairwise
+                    else "Choose prompts or dimensions that match",
+                )
 
     # ------------------------------------------------------------------ keys
 

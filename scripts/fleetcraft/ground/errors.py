@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Self
 
 _NOTHING = object()
 
@@ -34,7 +35,7 @@ class FleetcraftError(Exception):
         value: object = _NOTHING,
         remedy: str,
     ):
-        self.problem, self.file, self.key, self.remedy = problem, file, key, remedy
+        self.problem, self.file, self.key, self.value, self.remedy = problem, file, key, value, remedy
         place = []
         if file is not None:
             place.append(str(file))
@@ -43,6 +44,10 @@ class FleetcraftError(Exception):
         found = "" if value is _NOTHING else f" (found {_shorten(value)})"
         head = f"{', '.join(place)}: " if place else ""
         super().__init__(f"{head}{problem}{found}. {remedy}.")
+
+    def located(self, file: Path | str) -> Self:
+        """The same error, found in `file`; for those who know the key but not the file that it was read from."""
+        return type(self)(self.problem, file=file, key=self.key, value=self.value, remedy=self.remedy)
 
 
 class BadInput(FleetcraftError):

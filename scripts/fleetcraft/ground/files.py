@@ -21,16 +21,18 @@ def explained_os_errors(path: Path) -> Iterator[None]:
     """Turn "no space" and "not allowed" of the operating system into errors that say what to do."""
     try:
         yield
-    except OSError as error:
-        if error.errno in _FULL:
+    except Exception as error:
+        number = getattr(error, "errno", None)
+        # Libraries written in Rust raise errors of their own, in which only the text is the operating system's.
+        if number in _FULL or "No space left on device" in str(error):
             raise NoSpace(
-                f"no space or quota is left to write this ({error.strerror})",
+                f"no space or quota is left to write this ({error})",
                 file=path,
                 remedy="Free space there or point `paths` elsewhere, then start again: finished work is kept",
             ) from error
-        if error.errno in _REFUSED:
+        if number in _REFUSED:
             raise BadInput(
-                f"this can't be written ({error.strerror})",
+                f"this can't be written ({error})",
                 file=path,
                 remedy="Make the directory writable for you or point `paths` elsewhere",
             ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,18 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
         file.write((canonical_json({"seal": {"records": count, "sha256": digest.hexdigest()}}) + "\n").encode())
 
 
-def read_records(path: Path, remedy: str = "Delete the file and start again: it is made anew") -> list[Record]:
-    """The records of a sealed file.
+_REMEDY = "Delete the file and start again: it is made anew"
+
+
+def read_records(path: Path, remedy: str = _REMEDY) -> list[Record]:
+    """The records of a sealed file; see `iterate_records`."""
+    return list(iterate_records(path, remedy))
+
+
+def iterate_records(path: Path, remedy: str = _REMEDY) -> Iterator[Record]:
+    """The records of a sealed file one by one, after the whole file was found to be as it was sealed.
+
+    Holds one record in memory at a time.
 
     Raises
     ------
@@ -40,17 +50,23 @@ def read_records(path: Path, remedy: str = "Delete the file and start again: it 
     Damaged : it is truncated, or its bytes aren't the ones that were sealed.
     """
     try:
-        data = path.read_bytes()
+        file = path.open("rb")
     except FileNotFoundError as error:
         raise PurgedScratch("this file of records has gone", file=path, remedy=remedy) from error
-    body_end = data.rfind(b"\n", 0, len(data) - 1) + 1
-    try:
-        seal = json.loads(data[body_end:])["seal"]
-        if not data.endswith(b"\n"):
-            raise ValueError("no newline at the end")
-    except (ValueError, KeyError, TypeError) as error:
-        raise Damaged("this file of records is truncated: its seal is missing", file=path, remedy=remedy) from error
-    body = data[:body_end]
-    if hashlib.sha256(body).hexdigest() != seal["sha256"]:
-        raise Damaged("the records in this file aren't the ones that were sealed", file=path, remedy=remedy)
-    return [json.loads(line) for line in body.splitlines()]
+    with file:
+        digest, count, last = hashlib.sha256(), -1, b""
+        for line in file:
+            digest.update(last)
+            count, last = count + 1, line
+        try:
+            seal = json.loads(last)["seal"]
+            sealed = (seal["records"], seal["sha256"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged("this file of records is truncated: its seal is missing", file=path, remedy=remedy) from error
+        if not last.endswith(b"\n"):
+            raise Damaged("this file of records is truncated in its seal", file=path, remedy=remedy)
+        if sealed != (count, digest.hexdigest()):
+            raise Damaged("the records in this file aren't the ones that were sealed", file=path, remedy=remedy)
+        file.seek(0)
+        for _ in range(count):
+            yield json.loads(file.readline())

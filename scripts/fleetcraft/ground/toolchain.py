@@ -28,6 +28,13 @@ from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, SCRIPTS
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)$")
 
+_IMPORTS = {
+    "analysis": ("matplotlib", "scipy"),
+    "diffusion": ("torch", "diffusers", "transformers", "imageio_ffmpeg"),
+    "vbench": ("torch", "cv2", "decord", "vbench"),
+}
+"""What must be importable in a tool chain that was just built: it tells of missing system libraries at once."""
+
 _QUERY = """
 import json, sys
 from importlib import metadata
@@ -97,10 +104,21 @@ class Toolchain:
             return False
         shutil.rmtree(self.home, ignore_errors=True)
         venv.create(self.home, with_pip=True, symlinks=True)
-        pip = [str(self.home / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        subprocess.run([*pip, *(f"{name}=={version}" for name, version in self.pins.items())], check=True)
+        python = str(self.home / "bin/python")
+        packages = [f"{name}=={version}" for name, version in self.pins.items()]
+        self._run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *packages], "installed")
+        self._run([python, "-c", f"import {', '.join(_IMPORTS[self.name])}"], "imported")
         stamp.write_text(digest)
         return True
+
+    def _run(self, command: list[str], what: str) -> None:
+        """Run a step of the build; its output is the user's to read."""
+        if subprocess.run(command, env=clean_environment(), check=False).returncode != 0:
+            raise BadEnvironment(
+                f"the packages of the tool chain {self.name!r} can't be {what} (the reason stands above)",
+                file=self.definition,
+                remedy="Provide what is missing (a package index that is reached, space, a system library), then again",
+            )
 
     def interpreter(self, named: Mapping[str, str], decisive: Iterable[str]) -> str:
         """The Python that runs this tool chain.

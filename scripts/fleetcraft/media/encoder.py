@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,8 @@ from fleetcraft.media.presets import EncoderSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_LITTLE_SPACE = 2**20
 
 
 @cache
@@ -59,11 +63,25 @@ def encode(
     count = 0
     try:
         for frame in frames:
-            writer.send(frame)
+            try:
+                writer.send(frame)
+            except OSError as error:
+                raise _stopped(path, count, error) from error
             count += 1
     finally:
         writer.close()
     return count
+
+
+def _stopped(path: Path, count: int, error: OSError) -> Exception:
+    """Why ffmpeg took no more frames. All that is seen is a broken pipe; a full disk is the usual reason."""
+    if shutil.disk_usage(path.parent).free < _LITTLE_SPACE:
+        return OSError(errno.ENOSPC, "No space left on device", str(path))
+    return BadResult(
+        f"ffmpeg stopped after {count} frames: {str(error).splitlines()[0]}",
+        file=path,
+        remedy="Look at ffmpeg's own message above, then start again",
+    )
 
 
 def check_video(path: Path, width: int, height: int, frames: int, fps: int) -> None:

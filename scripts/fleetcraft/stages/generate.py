@@ -78,7 +78,7 @@ def _check(latents: torch.Tensor, shape: tuple[int, ...], sample: Sample) -> Non
 
 
 def _save(latents: torch.Tensor, sample_id: str, path: Path) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     # One metadata key: with several, safetensors writes them in an order that differs from run to run.
-    save_file({"latents": latents.contiguous()}, path, metadata={"sample": sample_id})
+    path.write_bytes(save({"latents": latents.contiguous()}, metadata={"sample": sample_id}))

@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.files import new_directory, write_text
 from fleetcraft.store.store import Store
+
+_LONGEST_NAME = 255
+"""Bytes that a file name may have on the filesystems in use."""
 
 
 def make_views(plan: Plan, arm: str) -> None:
@@ -34,5 +38,14 @@ def make_views(plan: Plan, arm: str) -> None:
 
 
 def view_name(prompt: str, seed: int, seeds: Sequence[int]) -> str:
-    """VBench's name of a video; a slash, which no file name can hold, becomes a division slash."""
-    return f"{prompt.replace('/', chr(0x2215))}-{list(seeds).index(seed)}.mp4"
+    """VBench's name of a video.
+
+    A slash, which no file name can hold, becomes a division slash. A prompt that is longer than a file name may be is
+    cut, with a digest to tell it from others with the same beginning.
+    """
+    name = prompt.replace("/", "\u2215")
+    ending = f"-{list(seeds).index(seed)}.mp4"
+    if len(name.encode()) + len(ending) > _LONGEST_NAME:
+        ending = f"…{key_of(prompt)[:8]}{ending}"
+        name = name.encode()[: _LONGEST_NAME - len(ending.encode())].decode(errors="ignore")
+    return f"{name}{ending}"

@@ -1,0 +1,98 @@
+"""Every command in the documentation is run, in order, in a copy of the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from campaigns import BIN, ROOT
+
+DOCUMENTS = ["README.md", "config/README.md", "profiles/README.md"]
+
+# Stands for itself: these tests are what it runs.
+ELSEWHERE = {"make test"}
+
+
+def commands(document: str) -> list[str]:
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines), "a console block shows commands"
+    return [line.removeprefix("$ ") for line in lines]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the repository as they are, with the environments that are built already."""
+    directory = tmp_path_factory.mktemp("documentation") / "fleetcraft"
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, directory / name)
+    for built in (".venv", ".envs"):
+        (directory / built).symlink_to(ROOT / built)
+    return directory
+
+
+def run(script: str, directory: Path) -> str:
+    environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    answer = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, f"{script}\n{answer.stdout}\n{answer.stderr}"
+    return answer.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_of_a_document_work(document: str, checkout: Path) -> None:
+    found = commands(document)
+    assert found
+    for command in found:
+        if command not in ELSEWHERE:
+            run(command, checkout)
+
+
+def test_the_demo_ends_with_a_table_and_the_places_of_its_results(checkout: Path) -> None:
+    """`make demo` from nothing but the environments."""
+    for directory in ("results", ".snakemake"):
+        shutil.rmtree(checkout / directory, ignore_errors=True)
+    lines = [line.split() for line in run("make demo", checkout).splitlines() if line.strip()]
+    arms = {words[0]: words[1] for words in lines if words[0] in {"full", "cached"}}
+    assert arms == {"full": "16", "cached": "16"}
+    places = {words[0]: checkout / words[1] for words in lines if words[0] in {"report", "evidence"}}
+    assert places["report"].stat().st_size > 100_000
+    assert (places["evidence"] / "manifest-sha256.txt").is_file()
+    for arm in arms:
+        assert len(list((checkout / f"results/scratch/demo/views/{arm}").iterdir())) == 16
+
+
+def test_every_file_that_a_document_links_to_exists() -> None:
+    for document in (*DOCUMENTS, "scripts/README.md"):
+        file = ROOT / document
+        for link in re.findall(r"\]\(([^)#]+)\)", file.read_text()):
+            if "://" not in link:
+                assert (file.parent / link).exists(), f"{document} links to {link}"
+
+
+def test_a_review_works_from_any_experiment_that_ships(tmp_path: Path) -> None:
+    """The demo's dry run is a command of the README; a real experiment needs its checkpoint, and says so."""
+    environment = os.environ | {"SCRATCH": str(tmp_path / "scratch"), "WORK": str(tmp_path / "work")}
+    for experiment in sorted((ROOT / "config/experiments").glob("*.yaml")):
+        answer = subprocess.run(
+            [BIN / "fleetcraft", "plan", experiment],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert answer.returncode == 1
+        assert "there is no such model directory" in answer.stderr

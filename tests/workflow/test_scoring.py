@@ -1,0 +1,75 @@
+"""Scores come from upstream's code, one video at a time, in upstream's own environment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import ROOT, Campaign
+
+PYTHON = ROOT / ".envs/vbench/bin/python"
+
+OURS = """
+import json, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.vbench import score
+try:
+    values = score("temporal_flickering", [Pair("a prompt", Path(path), None) for path in sys.argv[2:]], {})
+except FleetcraftError as error:
+    values = str(error)
+print(json.dumps(values))
+"""
+
+UPSTREAM = """
+import json, sys
+from vbench.temporal_flickering import cal_score
+print(json.dumps([cal_score(path) for path in sys.argv[2:]]))
+"""
+
+
+SUITE = """
+import json, pathlib, vbench
+print(json.dumps(json.loads(pathlib.Path(vbench.__file__).with_name("VBench_full_info.json").read_text())))
+"""
+
+
+def answer(code: str, videos: list[Path]) -> Any:
+    command = [PYTHON, "-P", "-c", code, ROOT / "scripts", *videos]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def videos(finished: Campaign) -> list[Path]:
+    return sorted((finished.directory / "scratch/store/videos").rglob("*.mp4"))
+
+
+def test_our_driver_gives_upstream_s_values_in_the_order_of_the_videos(videos: list[Path]) -> None:
+    values = answer(OURS, videos)
+    assert values == answer(UPSTREAM, videos)
+    assert len(set(values)) > 1
+    assert answer(OURS, videos[::-1]) == values[::-1]
+    assert answer(OURS, videos[3:4]) == values[3:4]
+
+
+def test_a_video_that_upstream_would_leave_out_is_named(videos: list[Path], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.mp4"
+    shutil.copy(videos[0], broken)
+    broken.write_bytes(broken.read_bytes()[:200])
+    said = answer(OURS, [videos[0], broken, videos[1]])
+    assert str(broken) in said
+    assert "no result in temporal_flickering" in said
+
+
+def test_the_prompt_suite_is_the_one_that_the_wheel_carries() -> None:
+    upstream = answer(SUITE, [])
+    ours = json.loads((ROOT / "resources/prompts/vbench.json").read_text())["prompts"]
+    assert ours == [{"prompt": entry["prompt_en"], "dimensions": entry["dimension"]} for entry in upstream]
