@@ -63,5 +63,5 @@ def outputs_to_sync(job: Any, unneeded: Iterable[str]) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _outputs(job: Any) -> Iterable[Any]:
-    return job.expanded_output if job.is_group() else job.output
+def _outputs(job: Any) -> list[Any]:
+    return list(job.expanded_output if job.is_group() else job.output)

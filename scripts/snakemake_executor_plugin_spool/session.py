@@ -232,4 +232,4 @@ def _members(labels: Mapping[str, object]) -> list[str]:
 
 
 def _is_same(labels: Mapping[str, object], spec: TaskSpec) -> bool:
-    return labels.get("fingerprint") == spec.labels["fingerprint"]
+    return bool(labels.get("fingerprint") == spec.labels["fingerprint"])

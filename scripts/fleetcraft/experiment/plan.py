@@ -156,7 +156,9 @@ class Plan:
 
     def _refuse_idle_dimensions(self) -> None:
         for dimension in self.dimensions:
-            if not any(self.scored_shards(arm, dimension) for arm in self.arms):
+            # By the prompts alone: every job makes a plan, and none of them needs all shards.
+            compared = not DIMENSIONS[dimension].pairwise or len(self.arms) > 1
+            if not compared or not any(self._is_scored(prompt, dimension) for prompt in self.prompts):
                 pairwise = DIMENSIONS[dimension].pairwise
                 raise BadInput(
                     "it compares with the baseline, and there is no other arm"
