@@ -29,6 +29,7 @@ UNKILLABLE_S = 60.0
 """How long after SIGKILL a process is waited for. One that stays, stays in the kernel: its node is of no use."""
 
 _STRAY_CHECK_S = 0.05
+_DELAY_S = 0.02
 
 Order = dict[str, Any]
 
@@ -41,8 +42,8 @@ class Starter(Protocol):
     does all that such a child has to do). OSError and ValueError mean that the task can't be started as described.
     """
 
-    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
-        """Start it."""
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:
+        """Start it. None: not yet, ask again soon."""
 
     @property
     def helpers(self) -> Collection[int]:
@@ -101,6 +102,7 @@ class Launcher:
         # As bytes, which need no encoding for each task.
         self._environment = dict(os.environb)
         self._tasks: dict[str, _Task] = {}
+        self._delayed: dict[str, Order] = {}
         self._buffer = b""
         self._open = True
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -113,6 +115,8 @@ class Launcher:
         while self._open or self._tasks:
             self._wait()
             self._look_after_children()
+            for order in list(self._delayed.values()):
+                self._start(order)
         self._starter.close()
         self._end_strays()
 
@@ -128,6 +132,7 @@ class Launcher:
         """Until something has to be done although nothing happens."""
         now_s = self._clock.monotonic()
         due_s = [_STRAY_CHECK_S for task in self._tasks.values() if task.ended or task.killed_s]
+        due_s += [_DELAY_S for _ in self._delayed]
         for task in self._tasks.values():
             due_s.append((task.kill_at_s or task.started_s + task.limit_s) - now_s)
         return max(0.0, min(due_s)) if due_s else None
@@ -139,6 +144,7 @@ class Launcher:
             data = b""
         if not data:
             self._open = False
+            self._delayed.clear()
             for task in self._tasks.values():
                 self._terminate(task)
             return
@@ -149,9 +155,20 @@ class Launcher:
                 self._start(order)
             elif order["stop"] in self._tasks:
                 self._terminate(self._tasks[order["stop"]])
+            elif self._delayed.pop(order["stop"], None) is not None:
+                self._send(
+                    {
+                        "ended": order["stop"],
+                        "exit_code": -signal.SIGTERM,
+                        "timed_out": False,
+                        "strays": 0,
+                        "unkillable": False,
+                    }
+                )
 
     def _start(self, order: Order) -> None:
         key = order["start"]
+        self._delayed.pop(key, None)
         changes = {os.fsencode(key): os.fsencode(value) for key, value in order["environment"].items()}
         environment = {**self._environment, **changes}
         try:
@@ -167,6 +184,9 @@ class Launcher:
             return
         finally:
             os.close(log)
+        if pid is None:
+            self._delayed[key] = order
+            return
         self._tasks[key] = _Task(key, pid, self._clock.monotonic(), order["limit_s"], order["grace_s"])
 
     def _terminate(self, task: _Task) -> None:

@@ -1,12 +1,12 @@
 """A Python process that others are forked from, so that they start with everything imported.
 
-Executed by itself (`python -P template.py DESCRIPTOR [MODULE:FUNCTION …]`), from the standard library alone: it must
+Executed by itself (`python -P template.py DESCRIPTOR CALLS WITHOUT`), from the standard library alone: it must
 hold nothing that its children should not inherit, no threads above all. `fleetcraft.worker.warm` starts it and talks to
 it.
 
 It knows nothing of what it will run. The first child imports for itself and reports its modules at its end; the
-template then imports these, after a rehearsal in a child has shown that none of them starts a thread. What a
-child runs is exactly what `python -P -m MODULE …` would.
+template then imports these. Should one of them start a thread, the template says so and ends, and the next one does
+without that package. What a child runs is exactly what `python -P -m MODULE …` would.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ DESCRIPTORS = 3
 
 _UNFIT = frozenset({"torch"})
 """Packages that hold more than can be shared: devices."""
-
-_REHEARSALS = 8
 
 _PR_SET_PDEATHSIG = 1
 
@@ -83,52 +81,68 @@ class Template:
 
     Parameters
     ----------
-    calls : `module:function`, called without arguments once the module is imported: what a function keeps for the rest
-        of a process, children then find.
+    calls : `module:function`, imported and called without arguments at the start: what a function keeps for the rest of
+        a process, children then find.
+    without : packages that are not to be imported.
     """
 
-    def __init__(self, connection: socket.socket, calls: list[str]):
-        self._connection, self._calls = connection, calls
+    def __init__(self, connection: socket.socket, calls: list[str], without: list[str]):
+        self._connection, self._calls, self._without = connection, calls, without
         self._known = False
         self._reports: dict[int, bytearray] = {}
 
     def serve(self) -> None:
         """Fork children as asked for, and learn from the first one that ends what they import."""
         gc.disable()
+        if not self._import([call.partition(":")[0] for call in self._calls], self._calls):
+            return
+        send_message(self._connection, {"state": "raw"})
         while True:
             ready = _readable([self._connection.fileno(), *self._reports])
             for report in [report for report in ready if report in self._reports]:
-                self._read(report)
+                names = self._read(report)
+                if names is not None and not self._known and not self._learn(names):
+                    return
             if self._connection.fileno() in ready:
                 received = receive_message(self._connection)
                 if received is None:
                     return
                 message, descriptors = received
-                if "modules" in message:
-                    self._learn(message["modules"])
-                else:
+                if "modules" not in message:
                     send_message(self._connection, {"pid": self._fork(message, descriptors)})
+                elif not self._learn(message["modules"]):
+                    return
 
-    def _read(self, report: int) -> None:
+    def _read(self, report: int) -> list[str] | None:
+        """What a child has reported, once it is complete; None before, and from a child that failed."""
         data = os.read(report, 1 << 16)
         if data:
             self._reports[report] += data
-            return
+            return None
         os.close(report)
         text = bytes(self._reports.pop(report))
-        if text.endswith(b"\n") and not self._known:
-            self._learn(json.loads(text))
+        return list(json.loads(text)) if text.endswith(b"\n") else None
 
-    def _learn(self, names: list[str]) -> None:
-        """Import what children need. Nobody is kept waiting meanwhile: the starter is told before and after."""
+    def _learn(self, names: list[str]) -> bool:
+        """Import what children need; whether this template is still fit. The starter is told before and after."""
         self._known = True
         send_message(self._connection, {"state": "busy"})
-        fit = rehearse(names, self._calls)
-        for _ in prepare(fit, self._calls):
-            continue
+        fit = [name for name in names if not name.startswith("__")]
+        if not self._import(fit, []):
+            return False
         gc.collect()
         gc.freeze()
         send_message(self._connection, {"state": "ready", "modules": fit})
+        return True
+
+    def _import(self, names: list[str], calls: list[str]) -> bool:
+        """Import modules; False, and said so, where one of them makes this process unfit to be forked."""
+        wanted = [name for name in names if name.partition(".")[0] not in self._without]
+        for name in prepare(wanted, calls):
+            if len(list(Path("/proc/self/task").iterdir())) > 1 or not _UNFIT.isdisjoint(sys.modules):
+                send_message(self._connection, {"state": "unfit", "package": name.partition(".")[0]})
+                return False
+        return True
 
     def _fork(self, order: dict[str, Any], descriptors: list[int]) -> int:
         """Fork a child that is the starter's, not this process's: through one that exits at once."""
@@ -193,51 +207,6 @@ def _can_import(name: str) -> bool:
     except Exception:  # noqa: BLE001 - whatever it is, the children will meet it, and it is theirs to report
         return False
     return True
-
-
-def rehearse(names: list[str], calls: list[str]) -> list[str]:
-    """Those modules that can be imported without starting a thread, found out in children.
-
-    With one that starts threads its whole package is given up, for the others of it would import that one.
-    """
-    candidates = [name for name in names if not name.startswith("__") and name.partition(".")[0] not in _UNFIT]
-    for _ in range(_REHEARSALS):
-        offender = _first_offender(candidates, calls)
-        if offender is None:
-            return candidates
-        package = offender.partition(".")[0]
-        candidates = [name for name in candidates if name.partition(".")[0] != package]
-    return []
-
-
-def _first_offender(names: list[str], calls: list[str]) -> str | None:
-    """The first module that children must not share; None if there is none."""
-    answer, say = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # The package of the first one is given up if the rehearsal itself breaks off.
-        current = names[0]
-        code = 1
-        try:
-            null = os.open(os.devnull, os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(null, standard)
-            for name in prepare(names, calls):
-                current = name
-                if len(list(Path("/proc/self/task").iterdir())) > 1 or not _UNFIT.isdisjoint(sys.modules):
-                    break
-            else:
-                code = 0
-        finally:
-            os.write(say, current.encode())
-            os._exit(code)
-    os.close(say)
-    offender = b""
-    while part := os.read(answer, 4096):
-        offender += part
-    os.close(answer)
-    _, status = os.waitpid(child, 0)
-    return None if status == 0 else offender.decode() or names[0]
 
 
 def _live(order: dict[str, Any], descriptors: list[int], report: int | None) -> NoReturn:
@@ -305,4 +274,5 @@ def _exit_code(run: Callable[[], object]) -> int:
 if __name__ == "__main__":
     # The starter may be gone at any moment; then there is nobody to tell.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        Template(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]).serve()
+        calls, without = ([part for part in text.split(",") if part] for text in sys.argv[2:4])
+        Template(socket.socket(fileno=int(sys.argv[1])), calls, without).serve()

@@ -4,8 +4,8 @@ A task of the form `python -P -m MODULE …` costs its imports again and again: 
 of CPU. Here a template process, one for each set of variables that decide what is imported, is asked for a fork of
 itself. It is the launcher's child and so are the tasks, as soon as the process between has gone.
 
-Whatever stands in the way of a warm start (another interpreter, a template that is busy or broken) makes a cold one of
-it, with the same result.
+Whatever stands in the way of a warm start (another interpreter, a template that is broken, or that learns for long)
+makes a cold one of it, with the same result.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,13 @@ LAUNCHER = "python"
 
 _TEMPLATE = Path(__file__).with_name("template.py")
 _ANSWER_S = 20.0
+_LEARNING_S = 15.0
+"""How long a task waits for a template that imports; then it is started cold."""
+
+_FIRST_S = 1.5
+"""How long tasks wait for the first one's end, from which the template learns what it imports."""
+
+_UNFIT_PACKAGES = 8
 _PATIENCE_S = 5.0
 _PREFIX = ("-P", "-m")
 _IMPORT_VARIABLES = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA_")
@@ -51,9 +59,13 @@ class _Template:
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
-    state: str = "raw"
+    state: str = "busy"
     modules: list[str] = field(default_factory=list)
     forks: int = 0
+    taught_s: float | None = None
+    """Since when a first child is out, from whose imports the template will learn."""
+    unfit: str | None = None
+    """A package that it found to be unfit for templates; it has ended then."""
 
     def listen(self) -> None:
         """Take in what it has said; does not wait."""
@@ -101,6 +113,8 @@ class _Template:
 
     def _note(self, message: dict[str, object]) -> None:
         self.state = str(message["state"])
+        if self.state == "unfit":
+            self.unfit = str(message["package"])
         modules = message.get("modules")
         if isinstance(modules, list):
             self.modules = modules
@@ -122,7 +136,7 @@ class WarmStarter:
     ----------
     watched : files and directories whose change means that what was imported may be another version by now; the
         interpreter's packages are always watched.
-    calls : `module:function` of what templates call once they have imported the module, see `template.Template`.
+    calls : `module:function` of what templates import and call at their start, see `template.Template`.
     renew_after : so many forks until a template is replaced by a fresh one.
     """
 
@@ -134,6 +148,8 @@ class WarmStarter:
         self._templates: dict[tuple[tuple[str, str], ...], _Template] = {}
         self._successors: dict[tuple[tuple[str, str], ...], _Template] = {}
         self._seen: tuple[object, ...] = ()
+        self._without: set[str] = set()
+        self._asked_s: dict[str, float] = {}
         self._breaks = 0
         self.warm_starts = 0
 
@@ -142,8 +158,8 @@ class WarmStarter:
         """The templates."""
         return {t.process.pid for t in (*self._templates.values(), *self._successors.values())}
 
-    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
-        """Start a task warm if it can be, else cold."""
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:
+        """Start a task warm if it can be, or soon, else cold."""
         if not self._is_suited(order["command"]) or self._breaks >= 3:
             return self._cold(order, environment, log, private)
         # What would make a cold start fail makes a warm one fail alike, and before anything was forked.
@@ -152,16 +168,28 @@ class WarmStarter:
         # Undecodable bytes survive this as surrogates.
         variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
         key = tuple(sorted((n, v) for n, v in variables.items() if n.startswith(_IMPORT_VARIABLES)))
+        now_s = time.monotonic()
+        asked_s = self._asked_s.setdefault(order["start"], now_s)
         try:
             template = self._template(key, variables)
-            if template.state != "busy":
+            learning = template.state == "raw" and template.forks > 0
+            if template.state != "busy" and (not learning or now_s - (template.taught_s or now_s) > _FIRST_S):
                 pid = template.fork(order, variables, log)
+                template.taught_s = template.taught_s or now_s
                 self.warm_starts += 1
+                del self._asked_s[order["start"]]
                 return pid
+            if now_s - asked_s < _LEARNING_S:
+                return None
         except (_Broken, OSError) as error:
+            unfit = self._templates[key].unfit if key in self._templates else None
+            self._drop(key)
+            if unfit is not None and len(self._without) < _UNFIT_PACKAGES:
+                self._without.add(unfit)
+                return None
             self._breaks += 1
             print(f"fleetcraft worker: a template broke, going on without it ({error!r})", file=sys.stderr, flush=True)
-            self._drop(key)
+        del self._asked_s[order["start"]]
         return self._cold(order, environment, log, private)
 
     def close(self) -> None:
@@ -183,8 +211,9 @@ class WarmStarter:
         if seen != self._seen:
             self.close()
             self._seen = seen
-        for template in (*self._templates.values(), *self._successors.values()):
-            template.listen()
+        for template in (self._templates.get(key), self._successors.get(key)):
+            if template is not None:
+                template.listen()
         successor = self._successors.get(key)
         if successor is not None and successor.state == "ready":
             self._templates.pop(key).close()
@@ -200,10 +229,11 @@ class WarmStarter:
 
     def _start(self, environment: dict[str, str]) -> _Template:
         ours, theirs = socket.socketpair()
+        arguments = (str(theirs.fileno()), ",".join(self._calls), ",".join(sorted(self._without)))
         kept = {name: value for name, value in environment.items() if name not in _IDENTITY} | _ONE_THREAD
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", str(_TEMPLATE), str(theirs.fileno()), *self._calls],
+                [sys.executable, "-P", str(_TEMPLATE), *arguments],
                 cwd="/",
                 env=kept,
                 stdin=subprocess.DEVNULL,
