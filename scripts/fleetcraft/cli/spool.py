@@ -43,7 +43,7 @@ from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
-_SNAKEMAKE_PARSER = "snakemake.cli:get_argument_parser"
+SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser",)
 """Looks through all installed packages for plugins, and keeps what it found: half of what a small job costs."""
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _worker(arguments: argparse.Namespace) -> int:
         identity=identity,
     )
     # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
-    starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=[_SNAKEMAKE_PARSER])
+    starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
     inventory = detect(parse_override(arguments.capacity))
     reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}).run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)

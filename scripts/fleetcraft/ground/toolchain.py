@@ -71,7 +71,7 @@ class Toolchain:
     @cached_property
     def pins(self) -> dict[str, str]:
         """Package → exact version, as the definition has it."""
-        document = yaml.safe_load(self.definition.read_text())
+        document = yaml.load(self.definition.read_text(), yaml.CSafeLoader)
         lines = next(entry["pip"] for entry in document["dependencies"] if isinstance(entry, dict))
         pins = {}
         for line in lines:
