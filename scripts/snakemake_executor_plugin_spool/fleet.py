@@ -20,7 +20,7 @@ from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.machine import host_name, is_running
 from fleetcraft.ground.processes import end_processes
-from fleetcraft.spool import Lease, Oracle, Spool, drain, read_leases
+from fleetcraft.spool import Lease, Oracle, Spool, aborted, drain, drained, read_leases
 from fleetcraft.worker.inventory import Gpu, Inventory, allowed_gpus, declared_gpu, list_gpus, memory_mb
 from fleetcraft.worker.liveness import LocalOracle
 
@@ -125,12 +125,21 @@ class LocalFleet:
         return max(self.capacities, key=lambda capacity: (capacity.threads, len(capacity.gpus)))
 
     def tend(self) -> None:
-        """Start those that are missing."""
-        for worker in self._workers:
-            if worker.is_there():
-                continue
-            self._judge(worker)
-            self._start(worker)
+        """Start those that are missing, unless somebody wants none."""
+        missing = [worker for worker in self._workers if not worker.is_there()]
+        if not missing:
+            return
+        reason = aborted(self.spool) or drained(self.spool).get(host_name())
+        if reason is None:
+            for worker in missing:
+                self._judge(worker)
+                self._start(worker)
+        elif len(missing) == len(self._workers):
+            raise FleetFailed(
+                f"no worker may serve here any more: {reason}",
+                file=self.spool.root,
+                remedy="Take it back with `fleetcraft abort --resume` or `fleetcraft drain --lift`, and start again",
+            )
 
     def stop(self) -> None:
         """TERM to each, KILL to those that don't leave; what they ran is ended by themselves."""
