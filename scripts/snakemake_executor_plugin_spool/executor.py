@@ -16,7 +16,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
-from fleetcraft.spool import Result, Spool, State, TaskSpec
+from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.packing import why_never
 from fleetcraft.worker.warm import LAUNCHER
@@ -124,7 +124,7 @@ class Executor(RemoteExecutor):
                     with self._mutex:
                         ended = self._look(self._session, active_jobs)
                 self._trouble_since_s = None
-            except FleetFailed as error:
+            except (FleetFailed, SpoolBusy) as error:
                 problem = f"{error}\n"
             except Exception as error:  # noqa: BLE001 - Snakemake would shut down and leave every job alone
                 problem = self._judge_trouble(error)
@@ -269,7 +269,7 @@ class Executor(RemoteExecutor):
         Without that, Snakemake would take its outputs for up to date whatever changes later.
         """
         persistence = self.workflow.persistence
-        for job in self.dag.jobs:
+        for job in self.dag.jobs if session.has_past else ():
             if job.is_local or self.dag.needrun(job) or not job.output:
                 continue
             done_as = session.done_as(task_id(job, members_of(job), self.workflow.workdir_init))

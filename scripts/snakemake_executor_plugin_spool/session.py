@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from fleetcraft.spool import (
@@ -15,6 +16,7 @@ from fleetcraft.spool import (
     Result,
     ResultScanner,
     Spool,
+    SpoolBusy,
     State,
     TaskName,
     TaskSpec,
@@ -96,7 +98,12 @@ class Session:
 
     def may_have_ended(self, members: Collection[str]) -> bool:
         """Whether the end of such a task could be one that nobody has seen yet."""
-        return bool(self._past) and self._is_adoptable(members)
+        return self.has_past and self._is_adoptable(members)
+
+    @property
+    def has_past(self) -> bool:
+        """Whether any task of this spool has ended."""
+        return bool(self._past)
 
     def done_as(self, task_id: str) -> str | None:
         """The fingerprint of a task that was done before this session; None for any other."""
@@ -179,7 +186,9 @@ class Session:
     def close(self) -> None:
         """Give up control."""
         try:
-            self._control.release()
+            # Where another controller has taken over meanwhile, there is none left to give up.
+            with contextlib.suppress(SpoolBusy):
+                self._control.release()
         finally:
             self._writer.close()
 
