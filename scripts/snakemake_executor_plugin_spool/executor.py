@@ -123,6 +123,8 @@ class Executor(RemoteExecutor):
                 async with self.status_rate_limiter:
                     with self._mutex:
                         ended = self._look(self._session, active_jobs)
+                        if len(ended) < len(active_jobs):
+                            self._fleet.tend()
                 self._trouble_since_s = None
             except (FleetFailed, SpoolBusy) as error:
                 problem = f"{error}\n"
@@ -133,10 +135,12 @@ class Executor(RemoteExecutor):
             if result is None and problem is None:
                 yield info
                 continue
-            if result is not None and result.state is State.DONE:
+            if result is None:
+                self._report_error(info, problem or "")
+            elif result.state is State.DONE:
                 self.report_job_success(info)
             else:
-                self._report_error(info, problem or self._explain(info, result))
+                self._report_error(info, self._explain(info, result))
         self.next_seconds_between_status_checks = self._pause_s
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
@@ -162,9 +166,7 @@ class Executor(RemoteExecutor):
                 session.close()
 
     def _look(self, session: Session, active_jobs: list[SubmittedJobInfo]) -> dict[str, Result]:
-        """One round: heartbeat, workers, results of these jobs."""
-        if active_jobs:
-            self._fleet.tend()
+        """One round: heartbeat, what workers left behind, results of these jobs."""
         if session.look():
             self._pause_s = _SHORTEST_PAUSE_S
         else:
@@ -183,10 +185,8 @@ class Executor(RemoteExecutor):
             return None
         return f"The spool could not be read for {lasted_s:.0f} s, at last because of {error!r}.\n"
 
-    def _explain(self, info: SubmittedJobInfo, result: Result | None) -> str:
+    def _explain(self, info: SubmittedJobInfo, result: Result) -> str:
         """Why a job failed."""
-        if result is None:
-            return f"{info.external_jobid} has ended in a way that nobody saw.\n"
         try:
             return describe_failure(result, self._open_session().spool.root, [str(log) for log in info.job.log])
         except OSError as error:
