@@ -7,7 +7,6 @@ from fleetcraft.ground.machine import boot_id, host_name, is_running
 from fleetcraft.ground.processes import end_processes, processes_with
 from fleetcraft.spool import CRASHED, Lease, Liveness, Verdict
 
-
 _LOOKS = 20
 _KILL_S = 30.0
 
@@ -37,8 +36,8 @@ class LocalOracle:
     def _end_tasks(self, worker: str) -> bool:
         """End what a dead worker left running; whether it is all gone.
 
-        A process that forks while the processes are looked through can hide its child from one look. So there is another
-        look after each end, and nothing is taken for gone before two looks in a row have found nothing.
+        A process that forks while the processes are looked through can hide its child from one look. So there is
+        another look after each end, and nothing is taken for gone before two looks in a row have found nothing.
         """
         empty_looks = 0
         for _ in range(_LOOKS):
