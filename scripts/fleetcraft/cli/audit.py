@@ -36,9 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     if chosen.repair:
         repair(plan, findings)
-        print(
-            f"{len(findings)} findings; removed the manifests concerned. Start `snakemake` to make again what is gone."
-        )
+        print(f"{len(findings)} findings repaired. Start `snakemake` to make again what is gone.")
         return 0
     print(f"{len(findings)} findings. `fleetcraft audit --repair {chosen.experiment}` prepares them for a rerun.")
     return 1
