@@ -1,0 +1,558 @@
+"""The agent of one node: claims what fits, runs it, ends it, keeps the lease, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fleetcraft.ground.errors import NoSpace
+from fleetcraft.ground.machine import boot_id, host_name, own_start
+from fleetcraft.ground.processes import adopt_orphans
+from fleetcraft.ground.waiting import readable
+from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
+from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
+from fleetcraft.worker.health import NodeHealth, observe_node
+from fleetcraft.worker.inventory import Inventory
+from fleetcraft.worker.judgement import CANCELLED, judge
+from fleetcraft.worker.launcher import UNKILLABLE_S, Starter
+from fleetcraft.worker.launchers import Launchers
+from fleetcraft.worker.node_lock import NodeLock, node_directory
+from fleetcraft.worker.pace import Pace
+from fleetcraft.worker.packing import Books, Share, why_not_in_time
+from fleetcraft.worker.settings import Settings
+
+_SHORTEST_PAUSE_S = 0.02
+_NODE_POLL_S = 0.05
+_BATCH = 16
+_LAUNCHER_RESTARTS = 5
+_GPU_IDLE_PATIENCE_S = 60.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """An attempt in progress."""
+
+    claim: Claim
+    share: Share
+    launcher: str
+    started_s: float
+    node_file: Path
+    stop_cause: str | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
+
+
+class Agent:
+    """A worker. Make it early in a process without threads, and `run` it once.
+
+    Parameters
+    ----------
+    starters : how kinds of tasks are started, by `TaskSpec.launcher`, each in a launcher process of its own, made when
+        it is first needed; "command" is always there.
+    prepare : run in the launcher of a kind before it serves.
+    host : only tests give another one than this machine's.
+    lock_directory : where the node's lock is, on this machine alone; by default in its memory.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        inventory: Inventory,
+        settings: Settings | None = None,
+        *,
+        starters: Mapping[str, Starter] | None = None,
+        prepare: Mapping[str, Callable[[], None]] | None = None,
+        host: str | None = None,
+        lock_directory: Path | None = None,
+    ):
+        self._lock_directory = lock_directory
+        self._spool, self._clock = spool, spool.clock
+        self._settings = settings or Settings()
+        self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
+        self._host = host or host_name()
+        self._books = Books(inventory, self._settings.lane)
+        self._health = NodeHealth(self._settings.failing_tasks)
+        self._running: dict[str, _Running] = {}
+        self._waiting: Claim | None = None
+        self._to_start: deque[Claim] = deque()
+        self._ahead: deque[Claim] = deque()
+        self._pace = Pace()
+        self._endings: list[tuple[Claim, Attempt]] = []
+        self._events: deque[dict[str, Any]] = deque()
+        self._trouble_s: float | None = None
+        self._avoid: dict[str, float] = {}
+        self._stop_cause: str | None = None
+        self._drain_cause: str | None = None
+        self._signals: deque[int] = deque()
+        self._has_entered = False
+        self._started_s = self._clock.monotonic()
+        self._worked_s = self._started_s
+        self._next_claim_s = self._next_beat_s = self._next_control_s = self._started_s
+        self._pause_s = _SHORTEST_PAUSE_S
+        self._directory: Path | None = None
+
+    def run(self) -> str:
+        """Serve until told to leave, idle for too long, or near the walltime; why it left.
+
+        On return every child is reaped, every claim settled or given back.
+
+        Raises
+        ------
+        Reaped : the worker had been declared gone; what it ran is ended.
+        """
+        adopt_orphans()
+        self._node = NodeLock((str(self._spool.root), self._host, boot_id()), self._lock_directory)
+        self._launchers.of("command")
+        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda received, frame: self._signals.append(received))
+        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-", dir=node_directory()))
+        try:
+            with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
+                self._station = Station(writer, self._lease("serving"))
+                return self._serve()
+        finally:
+            self._launchers.close()
+            self._node.close()
+            shutil.rmtree(self._directory)
+
+    def _serve(self) -> str:
+        while True:
+            try:
+                reason = self._step()
+                if reason is not None:
+                    return reason
+                self._trouble_s = None
+            except (OSError, NoSpace) as error:
+                # A full disk, a file server that restarts: nothing is given up at once, and nothing forgotten.
+                now_s = self._clock.monotonic()
+                self._trouble_s = self._trouble_s if self._trouble_s is not None else now_s
+                if now_s - self._trouble_s > self._settings.patience_s:
+                    raise
+                print(f"fleetcraft worker: {error}; trying again", file=sys.stderr, flush=True)
+                self._clock.sleep(1.0)
+                self._next_control_s = now_s
+
+    def _step(self) -> str | None:
+        """One round; why to leave, or None to go on. An error leaves everything as it was for the next one."""
+        self._handle_events()
+        self._handle_signals()
+        self._handle_walltime()
+        self._beat()
+        self._handle_control()
+        # What ended is written down after its successors have started: the disk is waited for while they run.
+        self._start_what_may()
+        if self._may_claim():
+            self._claim()
+            self._start_what_may()
+        self._settle()
+        if self._waiting is not None:
+            self._start_what_may()
+        reason = self._reason_to_leave()
+        if reason is not None:
+            self._station.leave()
+            return reason
+        self._wait()
+        return None
+
+    def _claim(self) -> None:
+        """Look for work; the pause until the next look grows while there is none."""
+        now_s = self._clock.monotonic()
+        self._avoid = {task: until_s for task, until_s in self._avoid.items() if until_s > now_s}
+        threads = self._books.inventory.threads
+        most_ahead = self._pace.ahead(threads)
+
+        def fits(request: Request) -> bool:
+            ahead = len(self._ahead) < most_ahead and request.access == "shared" and self._books.could(request)
+            return self._is_in_time(request) and (self._books.fits(request) or ahead)
+
+        if self._station.claim(fits, self._take, threads + most_ahead, frozenset(self._avoid)):
+            self._worked_s, self._pause_s = now_s, _SHORTEST_PAUSE_S
+        else:
+            self._pause_s = min(2 * self._pause_s, self._settings.poll_s)
+        self._next_claim_s = now_s + self._pause_s
+
+    def _is_in_time(self, request: Request) -> bool:
+        left_s = self._left_s()
+        margin_s = self._settings.walltime_margin_s
+        return why_not_in_time(request, None if left_s is None else left_s - margin_s) is None
+
+    def _take(self, claim: Claim) -> None:
+        """Have a claim started soon: at once where there is room."""
+        if self._books.fits(claim.request):
+            self._books.book(attempt_key(claim), claim.request)
+            self._to_start.append(claim)
+        else:
+            self._ahead.append(claim)
+
+    def _may_claim(self) -> bool:
+        due = self._clock.monotonic() >= self._next_claim_s and self._trouble_s is None and not self._to_start
+        due = due and 2 * len(self._ahead) <= self._pace.ahead(self._books.inventory.threads)
+        serving = self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None
+        if not due or not serving:
+            return False
+        held = self._node.holds
+        if not self._node.enter():
+            self._next_claim_s = self._clock.monotonic() + _NODE_POLL_S
+            return False
+        self._has_entered = self._has_entered or held != self._node.holds
+        return True
+
+    def _start_what_may(self) -> None:
+        leaves = self._stop_cause or self._drain_cause
+        if self._ahead and (leaves or self._books.exclusive is not None):
+            self._give_back_ahead(leaves or "an exclusive task came")
+        for claim in tuple(self._ahead):
+            if self._books.is_full():
+                break
+            if self._books.fits(claim.request):
+                self._ahead.remove(claim)
+                self._take(claim)
+        if self._stop_cause is not None:
+            while self._to_start:
+                self._end(self._to_start.popleft(), Outcome.RETURNED, self._stop_cause)
+        while self._to_start:
+            claim = self._to_start.popleft()
+            if claim.request.access == "exclusive":
+                self._waiting = claim
+                key = attempt_key(claim)
+                if neighbours := self._books.neighbours(key):
+                    self._station.writer.note("waits alone", task=claim.name.id, neighbours=neighbours)
+            else:
+                self._start(claim, {})
+        if self._waiting is not None:
+            self._node.ask_alone()
+            if not self._running and not self._endings and self._node.be_alone():
+                claim, self._waiting = self._waiting, None
+                self._station.writer.note("node alone")
+                self._start_alone(claim)
+        if not self._running and not self._to_start and not self._ahead and self._node.holds != "nothing":
+            self._node.leave()
+        if self._books.exclusive is None:
+            self._node.open_gate()
+
+    def _give_back_ahead(self, cause: str) -> None:
+        while self._ahead:
+            claim = self._ahead.popleft()
+            self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, cause)))
+
+    def _start_alone(self, claim: Claim) -> None:
+        """Start an exclusive task once its devices are idle; a node whose devices are not is drained.
+
+        It has waited for its neighbours, so there may be too little time left for it by now.
+        """
+        if not self._is_in_time(claim.request):
+            self._end(claim, Outcome.RETURNED, "too little time left when its neighbours had finished")
+            return
+        share = self._books.share(attempt_key(claim))
+        deadline_s = self._clock.monotonic() + _GPU_IDLE_PATIENCE_S
+        observed = observe_node(share.gpus)
+        while observed["gpu_processes"] and self._clock.monotonic() < deadline_s:
+            if self._signals:
+                self._waiting = claim
+                return
+            self._clock.sleep(1.0)
+            self._beat()
+            observed = observe_node(share.gpus)
+        if observed["gpu_processes"]:
+            self._drain(f"its GPUs are used by others: {observed['gpu_processes']}")
+            self._end(claim, Outcome.RETURNED, "the node's GPUs were not idle")
+            return
+        self._start(claim, {"before": observed, "neighbours_at_start": sorted(self._running)})
+
+    def _start(self, claim: Claim, observed: dict[str, Any]) -> None:
+        assert self._directory is not None
+        key, spec = attempt_key(claim), claim.record.spec
+        share = self._books.share(key)
+        if not self._launchers.knows(spec.launcher):
+            self._end(claim, Outcome.FAILED, f"this worker has no launcher {spec.launcher!r}")
+            return
+        node_file = self._directory / f"{key}.json"
+        write_node_file(node_file, claim, share, self._host, observed)
+        launcher = self._launchers.of(spec.launcher)
+        if self._has_entered and self._node.holds == "share":
+            self._station.writer.note("node entered")
+            self._has_entered = False
+        self._station.writer.note(
+            "started",
+            task=claim.name.id,
+            attempt=claim.name.attempt,
+            group=spec.group,
+            access=claim.request.access,
+            slot=slot_name(self._host, share),
+            threads=claim.request.threads,
+        )
+        run = _Running(claim, share, spec.launcher, self._clock.monotonic(), node_file, observed=observed)
+        self._running[key] = run
+        launcher.start(
+            key,
+            command=list(spec.command),
+            directory=spec.directory,
+            environment=task_environment(claim, share, self._host, self._station.name, node_file),
+            log=self._spool.layout.log(claim.name),
+            limit_s=claim.request.runtime_s,
+            grace_s=self._settings.grace_s,
+            keep=self._node.node,
+        )
+
+    def _wait(self) -> None:
+        """Until something happens or is due."""
+        now_s = self._clock.monotonic()
+        due_s = [self._next_beat_s, self._next_control_s]
+        if self._drain_cause is None and self._stop_cause is None and self._books.exclusive is None:
+            due_s.append(self._next_claim_s)
+        if self._endings or self._to_start:
+            due_s.append(now_s)
+        if self._waiting is not None and not self._running:
+            due_s.append(now_s + _NODE_POLL_S)
+        if self._settings.idle_timeout_s is not None and not self._running:
+            due_s.append(self._worked_s + self._settings.idle_timeout_s)
+        left_s = self._left_s()
+        if left_s is not None:
+            due_s.append(max(now_s + 0.05, now_s + left_s - self._settings.walltime_margin_s))
+        if self._signals:
+            due_s.append(now_s)
+        ready = self._poll(0)
+        if not ready:
+            # The line that decides about a task is durable already; its rename may follow when there is time.
+            self._station.writer.sync()
+            ready = self._poll(min(due_s) - self._clock.monotonic())
+        if self._wakeup in ready:
+            os.read(self._wakeup, 4096)
+        for kind, launcher in self._launchers.present().items():
+            if launcher.fileno() in ready:
+                events = launcher.events()
+                if events is None:
+                    self._events.append({"died": kind})
+                self._events.extend(events or [])
+
+    def _poll(self, timeout_s: float) -> set[int]:
+        """Descriptors of the signals and of launchers that have something to say."""
+        return readable([self._wakeup, *(client.fileno() for client in self._launchers.present().values())], timeout_s)
+
+    def _handle_events(self) -> None:
+        while self._events:
+            self._handle_event(self._events[0])
+            self._events.popleft()
+
+    def _handle_event(self, event: dict[str, Any]) -> None:
+        if "died" in event:
+            self._launcher_died(event["died"])
+            return
+        key = event.get("ended") or event["refused"]
+        run = self._running[key]
+        if "refused" in event:
+            self._finish_run(key, Outcome.FAILED, event["problem"], None, {})
+            return
+        if event["unkillable"]:
+            self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
+        stop_cause = run.stop_cause
+        if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
+            stop_cause = self._stop_signal_pending()
+        outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
+        measured: dict[str, Any] = {
+            name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
+        }
+        self._finish_run(key, outcome, cause, event["exit_code"], measured)
+
+    def _stop_signal_pending(self) -> str | None:
+        """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
+        return "worker stopped" if self._stop_cause or any(s != signal.SIGUSR1 for s in self._signals) else None
+
+    def _finish_run(
+        self, key: str, outcome: Outcome, cause: str, exit_code: int | None, measured: dict[str, Any]
+    ) -> None:
+        run = self._running[key]
+        observed = run.observed
+        if run.claim.request.access == "exclusive":
+            observed = {**observed, "after": observe_node(run.share.gpus)}
+        now_s = self._clock.monotonic()
+        ending = replace(
+            self._station.attempt(run.claim, outcome, cause),
+            exit_code=exit_code,
+            started_s=round(self._clock.wall() - (now_s - run.started_s), 3),
+            ended_s=round(self._clock.wall(), 3),
+            log=str(self._spool.layout.log(run.claim.name).relative_to(self._spool.root)),
+            measured=measured,
+            observed=observed,
+        )
+        self._station.writer.note(
+            "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
+        )
+        run.node_file.unlink(missing_ok=True)
+        del self._running[key]
+        self._books.release(key)
+        self._endings.append((run.claim, ending))
+        self._pace.ended(now_s - run.started_s)
+        self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
+        self._judge_node(run.claim.name.id, outcome, cause)
+
+    def _judge_node(self, task_id: str, outcome: Outcome, cause: str) -> None:
+        if outcome is Outcome.SUCCEEDED:
+            self._health.succeeded()
+        elif outcome is Outcome.FAILED:
+            if self._station.has_company():
+                self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
+            reason = self._health.failed(task_id, cause)
+            if reason is not None:
+                self._drain(reason)
+
+    def _end(self, claim: Claim, outcome: Outcome, cause: str) -> None:
+        """End a claim that was booked and isn't running."""
+        self._books.release(attempt_key(claim))
+        self._endings.append((claim, self._station.attempt(claim, outcome, cause)))
+
+    def _settle(self) -> None:
+        """Write down what ended: at once, or a batch together while more ends without a pause."""
+        if not self._endings or (len(self._endings) < _BATCH and self._poll(0)):
+            return
+        self._station.end(self._endings, sync=False)
+        self._endings = []
+
+    def _handle_signals(self) -> None:
+        while self._signals:
+            number = self._signals.popleft()
+            if number == signal.SIGUSR1:
+                self._drain_cause = self._drain_cause or "asked by signal"
+            else:
+                self._stop("worker stopped")
+
+    def _handle_control(self) -> None:
+        now_s = self._clock.monotonic()
+        if now_s < self._next_control_s:
+            return
+        self._next_control_s = now_s + self._settings.control_s
+        self._drain_cause = self._drain_cause or self._station.drain_reason()
+        self._reconcile()
+        for task_id in self._station.orders_to_cancel():
+            for run in self._running.values():
+                if run.claim.name.id == task_id:
+                    run.stop_cause = CANCELLED
+                    self._launchers.of(run.launcher).stop(attempt_key(run.claim))
+            for claim in [claim for claim in self._ahead if claim.name.id == task_id]:
+                self._ahead.remove(claim)
+                self._endings.append((claim, self._station.attempt(claim, Outcome.CANCELLED, CANCELLED)))
+            if self._waiting is not None and self._waiting.name.id == task_id:
+                self._end(self._waiting, Outcome.CANCELLED, CANCELLED)
+                self._waiting = None
+
+    def _reconcile(self) -> None:
+        """Find claims that this worker has without going on with them: the file system denied them, or an error came.
+
+        Where there is no room for one by now, it goes back.
+        """
+        self._station.adopt_strays()
+        known = {*self._running, *(attempt_key(claim) for claim, _ in self._endings)}
+        known.update(map(attempt_key, self._to_start), map(attempt_key, self._ahead))
+        if self._waiting is not None:
+            known.add(attempt_key(self._waiting))
+        for claim in self._station.claims:
+            key = attempt_key(claim)
+            if key in known:
+                continue
+            serving = self._stop_cause is None and self._drain_cause is None
+            if self._books.has(key):
+                self._to_start.append(claim)
+            elif serving and self._is_in_time(claim.request) and self._books.fits(claim.request) and self._node.enter():
+                self._take(claim)
+            else:
+                self._endings.append((claim, self._station.attempt(claim, Outcome.RETURNED, "no room")))
+
+    def _handle_walltime(self) -> None:
+        left_s = self._left_s()
+        if left_s is not None and left_s <= self._settings.walltime_margin_s:
+            self._stop("walltime")
+
+    def _stop(self, cause: str) -> None:
+        """End what runs and leave; nothing of it counts against the tasks."""
+        if self._stop_cause is not None:
+            return
+        self._stop_cause = cause
+        for key, run in self._running.items():
+            run.stop_cause = run.stop_cause or cause
+            self._launchers.of(run.launcher).stop(key)
+        if self._waiting is not None:
+            self._end(self._waiting, Outcome.RETURNED, cause)
+            self._waiting = None
+
+    def _drain(self, reason: str) -> None:
+        """Take this node out of service: this worker, and those that would start here."""
+        if self._drain_cause is None:
+            self._drain_cause = reason
+            drain(self._spool, self._host, reason)
+            self._station.writer.note("drained", reason=reason)
+
+    def _reason_to_leave(self) -> str | None:
+        if self._running or self._endings or self._to_start or self._ahead or self._waiting is not None:
+            return None
+        if self._stop_cause is not None:
+            return self._stop_cause
+        if self._drain_cause is not None:
+            return self._drain_cause
+        idle_s = self._clock.monotonic() - self._worked_s
+        if self._settings.idle_timeout_s is not None and idle_s >= self._settings.idle_timeout_s:
+            return f"idle for {idle_s:.0f} s"
+        return None
+
+    def _beat(self) -> None:
+        now_s = self._clock.monotonic()
+        if now_s >= self._next_beat_s:
+            leaving = self._stop_cause is not None
+            state: Literal["serving", "draining", "leaving"] = (
+                "leaving" if leaving else "draining" if self._drain_cause is not None else "serving"
+            )
+            self._station.beat(self._lease(state))
+            self._next_beat_s = now_s + self._settings.heartbeat_s
+
+    def _lease(self, state: Literal["serving", "draining", "leaving"]) -> Lease:
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        processes = [(os.getpid(), own_start()), *self._launchers.processes()]
+        running = [
+            {
+                "id": run.claim.name.id,
+                "attempt": run.claim.name.attempt,
+                "group": run.claim.record.spec.group,
+                "slot": slot_name(self._host, run.share),
+                "since_s": round(wall_s - (now_s - run.started_s), 3),
+            }
+            for run in self._running.values()
+        ]
+        if self._waiting is not None:
+            running.append({"id": self._waiting.name.id, "attempt": self._waiting.name.attempt, "waits": True})
+        left_s = self._left_s()
+        return Lease(
+            worker="",
+            counter=0,
+            host=self._host,
+            boot=boot_id(),
+            processes=tuple(processes),
+            state=state,
+            reason=self._stop_cause or self._drain_cause or "",
+            capacity={**self._books.inventory.as_capacity(), "lane": self._settings.lane},
+            free=self._books.free(),
+            running=tuple(running),
+            identity=dict(self._settings.identity),
+            walltime_left_s=None if left_s is None else round(left_s - self._settings.walltime_margin_s, 1),
+        )
+
+    def _left_s(self) -> float | None:
+        if self._settings.walltime_s is None:
+            return None
+        return self._started_s + self._settings.walltime_s - self._clock.monotonic()
+
+    def _launcher_died(self, kind: str) -> None:
+        """End what it ran; a new one is made when it is needed."""
+        if not self._launchers.bury(kind):
+            self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
+        for key in [key for key, run in self._running.items() if run.launcher == kind]:
+            self._finish_run(key, Outcome.LOST, CRASHED, None, {})
+        if self._launchers.deaths > _LAUNCHER_RESTARTS:
+            self._drain(f"its launcher died {self._launchers.deaths} times")

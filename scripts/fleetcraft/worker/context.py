@@ -1,0 +1,65 @@
+"""What a task is told about its place: environment variables, and a small file.
+
+The three identities are never mixed: where it runs (`FLEETCRAFT_SLOT`: host and physical device), what it calls its
+device (`FLEETCRAFT_DEVICE`: always the first that it sees), and what seeds the science (`FLEETCRAFT_STREAM`: comes with
+the task, so that it is the same wherever it runs).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fleetcraft.ground.digests import canonical_json
+from fleetcraft.spool import Claim
+from fleetcraft.worker.packing import Share
+
+
+def slot_name(host: str, share: Share) -> str:
+    """Host and physical devices of a task."""
+    if not share.gpus:
+        return f"{host}/node"
+    return ",".join(f"{host}/{gpu.uuid}" for gpu in share.gpus)
+
+
+def task_environment(claim: Claim, share: Share, host: str, worker: str, node_file: Path) -> dict[str, str]:
+    """Variables for a task; those that it brings itself can't replace them."""
+    spec = claim.record.spec
+    threads = str(share.request.threads)
+    return {
+        "OMP_NUM_THREADS": threads,
+        **spec.environment,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in share.gpus),
+        "FLEETCRAFT_ATTEMPT": attempt_key(claim),
+        "FLEETCRAFT_DEVICE": "cuda:0" if share.gpus else "cpu",
+        "FLEETCRAFT_NODE_FILE": str(node_file),
+        "FLEETCRAFT_SLOT": slot_name(host, share),
+        "FLEETCRAFT_STREAM": spec.stream or spec.id,
+        "FLEETCRAFT_TASK": spec.id,
+        "FLEETCRAFT_THREADS": threads,
+        "FLEETCRAFT_WORKER": worker,
+    }
+
+
+def attempt_key(claim: Claim) -> str:
+    """Names an execution: task and attempt."""
+    return f"{claim.name.id}-a{claim.name.attempt}"
+
+
+def write_node_file(path: Path, claim: Claim, share: Share, host: str, observed: dict[str, Any]) -> None:
+    """What a stage may want to know of its node: who else is there, which devices it has, what was seen before it."""
+    content = {
+        "task": claim.name.id,
+        "attempt": claim.name.attempt,
+        "host": host,
+        "slot": slot_name(host, share),
+        "threads": share.request.threads,
+        "mem_mb": share.request.mem_mb,
+        "access": share.request.access,
+        "gpus": [
+            {"uuid": gpu.uuid, "index": gpu.index, "mem_mb": gpu.mem_mb, "model": gpu.model} for gpu in share.gpus
+        ],
+        "observed": observed,
+    }
+    path.write_text(canonical_json(content), encoding="utf-8")
