@@ -18,7 +18,7 @@ demo: .venv/complete envs
 
 test: check envs
 	.envs/diffusion/bin/python -m pytest tests/diffusion
-	$(BIN)/pytest tests/workflow
+	$(BIN)/pytest tests/spool tests/worker tests/cli tests/faults tests/workflow
 
 check: .venv/complete
 	$(BIN)/ruff check .

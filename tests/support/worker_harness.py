@@ -74,7 +74,7 @@ def worker(root: Path, settings: Settings = QUICK, node: Inventory | None = None
             os.waitpid(pid, 0)
 
 
-def wait_for_exit(pid: int, patience_s: float = 30.0) -> int:
+def wait_for_exit(pid: int, patience_s: float = 120.0) -> int:
     """A worker's exit code."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
@@ -89,7 +89,7 @@ def wait_for_exit(pid: int, patience_s: float = 30.0) -> int:
     raise AssertionError(f"worker {pid} did not leave within {patience_s} s")
 
 
-def wait_until(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], patience_s: float = 120.0) -> None:
     """Until something becomes true."""
     deadline = time.monotonic() + patience_s
     while not condition():

@@ -112,6 +112,8 @@ def test_it_does_not_outlive_those_who_started_it(enqueue: Callable[..., Path], 
     wait_until(lambda: any(len(lease.processes) == 3 for lease in read_leases(Spool.open(root)).values()))
     (lease,) = read_leases(Spool.open(root)).values()
     launchers = [other for other, _ in lease.processes if other != pid]
+    # The lease tells what was claimed, a moment before it is started.
+    wait_until(lambda: any(_children(launcher) for launcher in launchers))
     (task,) = [int(child) for launcher in launchers for child in _children(launcher)]
     for victim in {"worker": [pid], "launchers": launchers, "all": [pid, *launchers]}[victims]:
         os.kill(victim, signal.SIGKILL)

@@ -79,7 +79,7 @@ class Campaign:
         """Kind → key → when it was made, of everything in the store."""
         store = self.directory / "scratch/store"
         return {
-            kind: {file.stem: file.stat().st_mtime_ns for file in (store / kind).glob("??/*.jsonl")}
+            kind: {file.stem: file.stat().st_mtime_ns for file in (store / kind).glob("??/[!.]*.jsonl")}
             for kind in ("latents", "videos", "scores")
         }
 

@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -84,62 +86,75 @@ def test_two_runs_in_different_directories_give_the_same_bytes(finished: Campaig
     assert len(digests[0]) == 12
 
 
-def test_a_killed_campaign_resumes_at_the_next_sample(tmp_path: Path) -> None:
+TARGET = "scratch/small/latents/full/s0.jsonl"
+
+
+@pytest.fixture
+def long_campaign(tmp_path: Path) -> Campaign:
+    """A campaign whose samples take a while."""
     document = small_document()
     document["arms"] = {"full": {"model": "tiny", "dtype": "float32", "steps": 60}}
     document["seeds"] = [0]
     document["scoring"]["dimensions"] = ["temporal_flickering"]
-    campaign = new_campaign(tmp_path / "campaign", document)
-    target = "scratch/small/latents/full/s0.jsonl"
+    return new_campaign(tmp_path / "campaign", document)
+
+
+@contextmanager
+def generating(campaign: Campaign) -> Iterator[subprocess.Popen[str]]:
+    """Snakemake at work on three samples, of which the first is done; whatever happens, it is gone afterwards."""
     process = subprocess.Popen(
-        campaign.command(target), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        campaign.command(TARGET), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    deadline = time.monotonic() + 120
-    while not campaign.artifacts()["latents"]:
-        assert process.poll() is None, "the campaign must not end before it is killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        deadline = time.monotonic() + 600
+        while not campaign.artifacts()["latents"]:
+            assert process.poll() is None, "it must not end before it is killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_killed_campaign_resumes_at_the_next_sample(long_campaign: Campaign) -> None:
+    campaign = long_campaign
+    with generating(campaign):
+        pass
     before = campaign.artifacts()["latents"]
     assert 0 < len(before) < 3
-    assert not (campaign.directory / target).exists()
+    assert not (campaign.directory / TARGET).exists()
 
     assert campaign.snakemake("--unlock").status == 0
-    run = campaign.snakemake(target)
+    run = campaign.snakemake(TARGET)
     assert run.status == 0, run.output
     after = campaign.artifacts()["latents"]
     assert len(after) == 3
     assert {key: after[key] for key in before} == before, "finished samples are not computed again"
-    leftovers = [path.name for path in (campaign.directory / "scratch/store").rglob(".*")]
-    assert all(".tmp" in name for name in leftovers)
+    campaign.fleetcraft("audit", "--repair", "experiment.yaml")
+    left = [path.name for path in (campaign.directory / "scratch/store").rglob(".*")]
+    assert left == [], "what the killed job was writing is cleared away"
 
 
-def test_a_killed_job_fails_alone_and_is_taken_up_again(tmp_path: Path) -> None:
-    document = small_document()
-    document["arms"] = {"full": {"model": "tiny", "dtype": "float32", "steps": 60}}
-    document["seeds"] = [0]
-    document["scoring"]["dimensions"] = ["temporal_flickering"]
-    campaign = new_campaign(tmp_path / "campaign", document)
-    target = "scratch/small/latents/full/s0.jsonl"
-    process = subprocess.Popen(campaign.command(target), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 120
-    while not campaign.artifacts()["latents"]:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def test_a_killed_job_fails_alone_and_is_taken_up_again(long_campaign: Campaign) -> None:
+    campaign = long_campaign
     description = "scratch/small/logs/generate/full/s0.json"
-    (stage,) = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and description in command_line(entry) and "fleetcraft.stages" in command_line(entry)
-    ]
-    os.kill(stage, signal.SIGKILL)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "Error in rule generate" in output
+    with generating(campaign) as process:
+        (stage,) = [
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit()
+            and description in command_line(entry)
+            and "fleetcraft.stages" in command_line(entry)
+            and os.getsid(int(entry.name)) == process.pid
+        ]
+        os.kill(stage, signal.SIGKILL)
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode != 0
+        assert "Error in rule generate" in output
     before = campaign.artifacts()["latents"]
-    assert campaign.snakemake(target).status == 0
+    assert campaign.snakemake(TARGET).status == 0
     after = campaign.artifacts()["latents"]
     assert {key: after[key] for key in before} == before
 

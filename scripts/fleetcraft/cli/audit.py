@@ -14,7 +14,7 @@ def register(subparsers: Subparsers) -> None:
         description="Compare the manifests of a campaign with the store. Exit status 1 where something is gone or "
         "damaged. "
         "With --repair, the manifests of the shards concerned are removed, so that `snakemake` makes what is "
-        "gone, and nothing else, again.",
+        "gone, and nothing else, again; so is what killed jobs left behind. Not while a campaign runs on that scratch.",
     )
     add_experiment(parser)
     parser.add_argument("--repair", action="store_true", help="remove what is damaged, so that it is made again")
@@ -36,9 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     if chosen.repair:
         repair(plan, findings)
-        print(
-            f"{len(findings)} findings; removed the manifests concerned. Start `snakemake` to make again what is gone."
-        )
+        print(f"{len(findings)} findings repaired. Start `snakemake` to make again what is gone.")
         return 0
     print(f"{len(findings)} findings. `fleetcraft audit --repair {chosen.experiment}` prepares them for a rerun.")
     return 1

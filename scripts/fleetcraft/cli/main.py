@@ -11,7 +11,7 @@ from fleetcraft import __version__
 from fleetcraft.cli import audit, environments, plan, schema, spool, stage, summary, verify
 from fleetcraft.ground.errors import FleetcraftError
 
-COMMANDS = (plan, summary, audit, verify, spool, stage, environments, schema)
+COMMANDS = (plan, summary, audit, verify, stage, environments, schema, spool)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,12 @@ from fleetcraft.store.store import Store
 class Finding:
     """Something that is gone or damaged.
 
-    manifest : the file to remove so that its job runs again.
+    remove : what to remove: the manifest whose job has to run again, or what a killed job left behind.
     artifact : (kind, key) of the artifact in the store, where the finding is about one.
     """
 
     problem: str
-    manifest: Path
+    remove: Path
     artifact: tuple[str, str] | None = None
 
     def __str__(self) -> str:
@@ -30,20 +31,27 @@ class Finding:
 
 
 def audit(plan: Plan, *, digests: bool = False) -> list[Finding]:
-    """Everything that is gone or damaged; with `digests`, every file is read.
+    """Everything that is gone, damaged or left behind; with `digests`, every file is read.
 
     Latents whose video is there have done their work: that they are gone is no finding.
     """
-    return [*_models(plan), *_artifacts(plan, digests)]
+    leftovers = [Finding(f"left behind: {path}", path) for path in Store(plan.paths.store).leftovers()]
+    return [*_models(plan), *_artifacts(plan, digests), *leftovers]
 
 
 def repair(plan: Plan, findings: Sequence[Finding]) -> None:
-    """Remove the manifests concerned, and the damaged artifacts, so that Snakemake makes them again."""
+    """Remove the manifests concerned and the damaged artifacts, so that Snakemake makes them again, and what was left.
+
+    Not while a campaign runs on the same scratch: what a job is just writing looks like what a killed one left.
+    """
     store = Store(plan.paths.store)
     for finding in findings:
         if finding.artifact is not None:
             store.discard(*finding.artifact)
-        finding.manifest.unlink(missing_ok=True)
+        if finding.remove.is_dir():
+            shutil.rmtree(finding.remove)
+        else:
+            finding.remove.unlink(missing_ok=True)
 
 
 def _models(plan: Plan) -> Iterator[Finding]:

@@ -90,7 +90,7 @@ class Spool:
             raise BadSpool(
                 "there is no spool here: spool.json is missing",
                 file=root,
-                remedy="Check the path, or start the campaign that makes it",
+                remedy="Check the path, or start its campaign; `fleetcraft enqueue --create` makes one by hand",
             ) from error
         except PermissionError as error:
             raise BadSpool(

@@ -6,7 +6,7 @@ everything that decided the bytes, so an artifact that is there never needs to b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleetcraft.ground.digests import sha256_file
@@ -100,6 +100,11 @@ class Store:
         record = {**record, "kind": kind, "key": key}
         write_records(self.record_file(kind, key), [record])
         return record
+
+    def leftovers(self) -> Iterator[Path]:
+        """Temporary files and directories that writers left behind which were killed, or are writing right now."""
+        for pattern in ("*/??/.*.tmp*", "models/.*.tmp"):
+            yield from sorted(self.root.glob(pattern))
 
     def discard(self, kind: str, key: str) -> None:
         """Take an artifact out: its record first, so that nobody finds it half gone."""

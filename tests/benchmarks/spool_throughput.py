@@ -1,6 +1,6 @@
 """How many tasks a second the bare spool takes, durably, and what a task costs in system calls on the file system.
 
-    PYTHONPATH=scripts python benchmarks/spool_throughput.py --tasks 2000 --slots 4 [--peers]
+    .venv/bin/python tests/benchmarks/spool_throughput.py --tasks 2000 --slots 4 [--peers]
 
 Prints one JSON object. `protocol` is enqueue, claim and finish in one process without running anything; `workers` runs
 shell tasks from the first claim to the last result, with as many slots in all as peers get. With `--peers` the same

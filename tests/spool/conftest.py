@@ -1,6 +1,0 @@
-"""Makes the doubles and checkers of the operations wing importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
