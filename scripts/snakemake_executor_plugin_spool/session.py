@@ -61,6 +61,7 @@ class Session:
         self._to_resubmit: dict[str, TaskSpec] = {}
         self._adoptable: dict[str, frozenset[str]] = {}
         self._left: set[str] = set()
+        self._unwanted: set[str] = set()
         self._reaper: Reaper | None = None
         now_s = spool.clock.monotonic()
         self._next_beat_s = now_s + _BEAT_S
@@ -77,7 +78,6 @@ class Session:
         """
         self._adoptable = dict(adoptable)
         self._note_results()
-        stale = []
         for task_id, place in survey(self.spool).items():
             if place.state in FINAL_STATES:
                 continue
@@ -87,9 +87,9 @@ class Session:
             if self._is_adoptable(_members(labels)):
                 self._left.add(task_id)
             else:
-                stale.append(task_id)
-        if stale:
-            cancel(self._writer, stale)
+                self._unwanted.add(task_id)
+        if self._unwanted:
+            cancel(self._writer, self._unwanted)
 
     def watch_workers(self, oracle: Oracle, stale_s: float) -> None:
         """Take back what workers had claimed that are gone."""
@@ -139,6 +139,7 @@ class Session:
         self._to_resubmit |= again
         self._resubmit()
         self._left.difference_update(by_id)
+        self._unwanted.difference_update(by_id)
         for spec in specs:
             # Adopted once at most: whatever is asked for later is asked for because it is to run again.
             for member in spec.labels["members"]:
@@ -186,6 +187,9 @@ class Session:
     def close(self) -> None:
         """Give up control."""
         try:
+            # A worker that was ended before it saw the order has given its task back.
+            if left := self._unwanted - self._past.keys():
+                cancel(self._writer, left)
             # Where another controller has taken over meanwhile, there is none left to give up.
             with contextlib.suppress(SpoolBusy):
                 self._control.release()
