@@ -5,9 +5,9 @@ rule tables:
     """Compute every table from the records alone."""
     input:
         plan=PATHS.plan,
-        latents=manifests("latents"),
-        videos=manifests("videos"),
-        scores=manifests("scores"),
+        latents=all_manifests("latents"),
+        videos=all_manifests("videos"),
+        scores=all_manifests("scores"),
     output:
         scores=report(
             PATHS.table("scores"),

@@ -5,10 +5,10 @@ rule archive:
     """Gather the evidence that every number resolves to; never the videos, only their digests."""
     input:
         plan=PATHS.plan,
-        models=manifests("models"),
-        latents=manifests("latents"),
-        videos=manifests("videos"),
-        scores=manifests("scores"),
+        models=all_manifests("models"),
+        latents=all_manifests("latents"),
+        videos=all_manifests("videos"),
+        scores=all_manifests("scores"),
         tables=rules.tables.output,
         figures=expand(PATHS.score_figure("{dimension}"), dimension=PLAN.dimensions),
         sheets=expand(PATHS.contact_sheet("{arm}"), arm=PLAN.arms),

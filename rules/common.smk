@@ -35,9 +35,17 @@ def model_of_arm(wildcards):
     return PATHS.model(PLAN.experiment.arms[wildcards.arm].model)
 
 
+# Whatever grows with the campaign is a function: a job that is run by itself then doesn't pay for the others.
+
+
 def video_manifests(arms):
     """The manifests of the videos of some arms."""
     return [PATHS.videos(arm, shard) for arm in arms for shard in PLAN.shards]
+
+
+def all_video_manifests(wildcards):
+    """The manifests of all videos."""
+    return video_manifests(PLAN.arms)
 
 
 def video_manifests_of_arm(wildcards):
@@ -63,7 +71,7 @@ def score_manifests(dimensions):
     ]
 
 
-def all_score_manifests():
+def all_score_manifests(wildcards):
     """The manifests of all scores."""
     return score_manifests(PLAN.dimensions)
 
@@ -73,12 +81,20 @@ def score_manifests_of_dimension(wildcards):
     return score_manifests([wildcards.dimension])
 
 
-def manifests(kind):
-    """All manifests that hold records of one kind."""
-    return [str(manifest) for manifest in manifests_of(PLAN)[kind]]
+def all_manifests(kind):
+    """Stands for all manifests that hold records of one kind."""
+
+    def manifests(wildcards):
+        return [str(manifest) for manifest in manifests_of(PLAN)[kind]]
+
+    return manifests
 
 
 # Digests of what decides a job's result: Snakemake runs a job again when its digest changes, and only then.
+
+
+def plan_digest(wildcards):
+    return PLAN.digest
 
 
 def generate_digest(wildcards):

@@ -15,6 +15,7 @@ rule encode:
         "../envs/diffusion.yaml"
     threads: 1
     resources:
+        node_access="shared",
         mem_mb=1000,
         runtime=60,
     params:

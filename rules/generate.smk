@@ -17,6 +17,7 @@ rule generate:
     threads: 1
     resources:
         gpus=GPUS,
+        node_access="shared",
         mem_mb=4000,
         runtime=240,
     params:

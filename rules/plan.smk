@@ -15,7 +15,7 @@ rule plan:
         mem_mb=500,
         runtime=5,
     params:
-        digest=PLAN.digest,
+        digest=plan_digest,
     message:
         "Plan {PLAN.sample_count} samples for {PLAN.experiment.name}"
     script:

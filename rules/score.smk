@@ -15,6 +15,7 @@ rule score:
         score_conda
     threads: 1
     resources:
+        node_access="shared",
         mem_mb=3000,
         runtime=120,
     params:

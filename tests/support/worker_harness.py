@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fleetcraft.ground.processes import environment_value
 from fleetcraft.spool import Filesystem, Request, Result, ResultScanner, Spool, TaskSpec
 from fleetcraft.worker.agent import Agent
 from fleetcraft.worker.inventory import Gpu, Inventory
+from fleetcraft.worker.launcher import Starter
 from fleetcraft.worker.settings import Settings
 
 QUICK = Settings(
@@ -43,6 +44,7 @@ def start_worker(
     *,
     host: str | None = None,
     filesystem: Callable[[], Filesystem] | None = None,
+    starters: Mapping[str, Starter] | None = None,
 ) -> int:
     """Fork a worker; its process number. Its exit code is 0 if it left by itself."""
     pid = os.fork()
@@ -51,7 +53,7 @@ def start_worker(
     code = 1
     try:
         spool = Spool.open(root, filesystem=filesystem() if filesystem else None)
-        Agent(spool, node or inventory(), settings, host=host, lock_directory=root.parent).run()
+        Agent(spool, node or inventory(), settings, starters=starters, host=host, lock_directory=root.parent).run()
         code = 0
     except BaseException:  # noqa: BLE001 - the last frame of a process: whatever it is has to be shown
         traceback.print_exc(file=sys.stderr)
@@ -61,7 +63,7 @@ def start_worker(
 
 
 @contextmanager
-def worker(root: Path, settings: Settings = QUICK, node: Inventory | None = None, **fields: str) -> Iterator[int]:
+def worker(root: Path, settings: Settings = QUICK, node: Inventory | None = None, **fields: object) -> Iterator[int]:
     """A worker that is killed at the end if it is still there."""
     pid = start_worker(root, settings, node, **fields)  # type: ignore[arg-type]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcraft.experiment.shards import Shard, make_shards
+from fleetcraft.experiment.shards import Shard, Shards
 
 prompts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=40, unique=True)
 seeds = st.lists(st.integers(min_value=0, max_value=2**63 - 1), min_size=1, max_size=6, unique=True)
@@ -13,7 +13,7 @@ sizes = st.integers(min_value=1, max_value=9)
 
 
 def shards_of(texts: list[str], numbers: list[int], size: int) -> dict[str, Shard[str]]:
-    shards = make_shards(texts, texts, numbers, size)
+    shards = Shards(texts, texts, numbers, size).values()
     by_name = {shard.name: shard for shard in shards}
     assert len(by_name) == len(shards), "names are unique"
     return by_name
@@ -67,7 +67,7 @@ def test_an_added_seed_leaves_other_seeds_shards_alone_where_prompts_fill_them(
 
 
 def test_names_tell_seed_and_place() -> None:
-    assert [shard.name for shard in make_shards("ab", "ab", [3], 4)] == ["all"]
-    assert [shard.name for shard in make_shards("ab", "ab", [0, 1, 8], 4)] == ["s0-7", "s8-15"]
-    assert [shard.name for shard in make_shards("abc", "abc", [3, 4], 4)] == ["s3", "s4"]
-    assert all(shard.name.startswith("s3-p") for shard in make_shards("abcdef", "abcdef", [3], 4))
+    assert [shard.name for shard in Shards("ab", "ab", [3], 4).values()] == ["all"]
+    assert [shard.name for shard in Shards("ab", "ab", [0, 1, 8], 4).values()] == ["s0-7", "s8-15"]
+    assert [shard.name for shard in Shards("abc", "abc", [3, 4], 4).values()] == ["s3", "s4"]
+    assert all(shard.name.startswith("s3-p") for shard in Shards("abcdef", "abcdef", [3], 4).values())

@@ -17,7 +17,7 @@ from worker_harness import QUICK, inventory, orphans, results, wait_for_exit, wa
 
 from fleetcraft.spool import Producer, Request, Spool, State, TaskSpec, Writer, read_leases
 from fleetcraft.worker.agent import Agent
-from fleetcraft.worker.forked import forked
+from fleetcraft.worker.forked import Forked
 from fleetcraft.worker.settings import Settings
 
 prepared: list[int] = []
@@ -52,7 +52,7 @@ def start(root: Path, settings: Settings = QUICK) -> int:
             Spool.open(root),
             inventory(),
             settings,
-            starters={"python": forked(act)},
+            starters={"python": Forked(act)},
             prepare={"python": prepare},
             lock_directory=root.parent,
         )

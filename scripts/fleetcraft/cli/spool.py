@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.repository import CHECKOUT
 from fleetcraft.spool import (
     CRASHED,
     Lease,
@@ -38,8 +39,12 @@ from fleetcraft.worker.inventory import detect, parse_override
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.overview import Observer
 from fleetcraft.worker.settings import Settings
+from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
+
+SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser",)
+"""Looks through all installed packages for plugins, and keeps what it found: half of what a small job costs."""
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -158,6 +163,9 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--failing-tasks", type=int, default=defaults.failing_tasks, help="in a row that drain the node; 0 for never"
     )
+    parser.add_argument(
+        "--avoid", type=float, default=defaults.avoid_s, metavar="S", help="leave a task that failed here to others"
+    )
     parser.add_argument("--identity", default="{}", metavar="JSON", help="for the lease, to be recognized by")
 
 
@@ -177,9 +185,13 @@ def _worker(arguments: argparse.Namespace) -> int:
         poll_s=arguments.poll,
         heartbeat_s=arguments.heartbeat,
         failing_tasks=arguments.failing_tasks,
+        avoid_s=arguments.avoid,
         identity=identity,
     )
-    reason = Agent(_spool(arguments), detect(parse_override(arguments.capacity)), settings).run()
+    # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
+    starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
+    inventory = detect(parse_override(arguments.capacity))
+    reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}).run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)
     return 0
 

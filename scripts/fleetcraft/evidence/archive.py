@@ -24,7 +24,7 @@ from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.files import new_directory, write_text
 from fleetcraft.ground.records import Record, iterate_records, write_records
-from fleetcraft.ground.repository import ENVIRONMENTS, ROOT
+from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, ROOT
 
 MANIFEST = "manifest-sha256.txt"
 LOCK = ROOT / "requirements.lock"
@@ -45,7 +45,7 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path]) -> None
         _copy(tables, directory / "tables")
         _copy(figures, directory / "figures")
         _copy([LOCK, *sorted(ENVIRONMENTS.glob("*.yaml"))], directory / "environment")
-        (directory / "source.json").write_text(json.dumps(source_revision(ROOT), indent=1) + "\n")
+        (directory / "source.json").write_text(json.dumps(source_revision(ROOT, CHECKOUT), indent=1) + "\n")
         lines = [
             f"{sha256_file(file)}  {file.relative_to(directory)}\n"
             for file in sorted(directory.rglob("*"))

@@ -20,7 +20,7 @@ from typing import Any
 
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
-from fleetcraft.experiment.shards import Shard, make_shards
+from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, resolve
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
@@ -74,10 +74,9 @@ class Plan:
             "determinism": DETERMINISM,
         }
         self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
-        shards = make_shards(
+        self.shards: Shards[Prompt] = Shards(
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
-        self.shards: dict[str, Shard[Prompt]] = {shard.name: shard for shard in shards}
         self._refuse_idle_dimensions()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
@@ -157,7 +156,9 @@ class Plan:
 
     def _refuse_idle_dimensions(self) -> None:
         for dimension in self.dimensions:
-            if not any(self.scored_shards(arm, dimension) for arm in self.arms):
+            # By the prompts alone: every job makes a plan, and none of them needs all shards.
+            compared = not DIMENSIONS[dimension].pairwise or len(self.arms) > 1
+            if not compared or not any(self._is_scored(prompt, dimension) for prompt in self.prompts):
                 pairwise = DIMENSIONS[dimension].pairwise
                 raise BadInput(
                     "it compares with the baseline, and there is no other arm"

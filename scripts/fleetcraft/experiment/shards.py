@@ -8,7 +8,7 @@ and leaves the others as they are, and the order of the prompts in their file ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -32,26 +32,37 @@ class Shard(Generic[T]):
         return len(self.prompts) * len(self.seeds)
 
 
-def make_shards(prompts: Sequence[T], texts: Sequence[str], seeds: Sequence[int], size: int) -> tuple[Shard[T], ...]:
-    """The groups of all pairs of `prompts` (whose texts, each once, are `texts`) and `seeds`, of at most `size`."""
-    places = sorted((int(sha256_text(text), 16), index) for index, text in enumerate(texts))
-    ordered = [(place, prompts[index]) for place, index in places]
-    # Every seed has every prompt, so the prompts are halved once and for all seeds alike.
-    prompt_groups = _halve(ordered, _PROMPT_BITS, size)
-    seeds_together = max(1, size // len(prompts))
-    if seeds_together > 1:
-        seed_groups = _halve([(seed, seed) for seed in sorted(seeds)], _SEED_BITS, seeds_together)
-    else:
-        seed_groups = [_Group(f"{seed:0{_SEED_BITS}b}", [(seed, seed)]) for seed in sorted(seeds)]
-    return tuple(
-        Shard(
-            _span(of_seeds.prefix) + (f"-p{of_prompts.prefix}" if of_prompts.prefix else ""),
-            tuple(prompt for _, prompt in of_prompts.members),
-            tuple(seed for _, seed in of_seeds.members),
-        )
-        for of_seeds in seed_groups
-        for of_prompts in prompt_groups
-    )
+class Shards(Mapping[str, Shard[T]]):
+    """By name, the groups of at most `size` pairs of `prompts`, whose texts, each once, are `texts`, and `seeds`.
+
+    A shard is made when it is asked for, so that a job which needs one doesn't pay for the campaign's thousands.
+    """
+
+    def __init__(self, prompts: Sequence[T], texts: Sequence[str], seeds: Sequence[int], size: int):
+        places = sorted((int(sha256_text(text), 16), index) for index, text in enumerate(texts))
+        ordered = [(place, prompts[index]) for place, index in places]
+        # Every seed has every prompt, so the prompts are halved once and for all seeds alike.
+        prompt_groups = _halve(ordered, _PROMPT_BITS, size)
+        seeds_together = max(1, size // len(prompts))
+        if seeds_together > 1:
+            seed_groups = _halve([(seed, seed) for seed in sorted(seeds)], _SEED_BITS, seeds_together)
+        else:
+            seed_groups = [_Group(f"{seed:0{_SEED_BITS}b}", [(seed, seed)]) for seed in sorted(seeds)]
+        self._seeds = {_span(group.prefix): tuple(seed for _, seed in group.members) for group in seed_groups}
+        self._prompts = {
+            f"-p{group.prefix}" if group.prefix else "": tuple(prompt for _, prompt in group.members)
+            for group in prompt_groups
+        }
+
+    def __getitem__(self, name: str) -> Shard[T]:
+        span, mark, prefix = name.partition("-p")
+        return Shard(name, self._prompts[mark + prefix], self._seeds[span])
+
+    def __iter__(self) -> Iterator[str]:
+        return (span + part for span in self._seeds for part in self._prompts)
+
+    def __len__(self) -> int:
+        return len(self._seeds) * len(self._prompts)
 
 
 @dataclass(frozen=True)

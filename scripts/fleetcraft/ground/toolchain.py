@@ -24,7 +24,7 @@ import yaml
 
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadEnvironment, BadInput, nearest
-from fleetcraft.ground.repository import ENVIRONMENTS, ROOT, SCRIPTS
+from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, SCRIPTS
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)$")
 
@@ -66,12 +66,12 @@ class Toolchain:
     @property
     def home(self) -> Path:
         """The virtual environment that `build` makes."""
-        return ROOT / ".envs" / self.name
+        return CHECKOUT / ".envs" / self.name
 
     @cached_property
     def pins(self) -> dict[str, str]:
         """Package → exact version, as the definition has it."""
-        document = yaml.safe_load(self.definition.read_text())
+        document = yaml.load(self.definition.read_text(), yaml.CSafeLoader)
         lines = next(entry["pip"] for entry in document["dependencies"] if isinstance(entry, dict))
         pins = {}
         for line in lines:
@@ -141,7 +141,7 @@ class Toolchain:
             raise BadEnvironment(
                 f"the interpreter of the tool chain {self.name!r}, {origin}, isn't there",
                 file=python,
-                remedy=f"Run `make envs` in {ROOT}, or name another in the profile's `config: toolchains`",
+                remedy=f"Run `make envs` in {CHECKOUT}, or name another in the profile's `config: toolchains`",
             )
         answer = subprocess.run(
             [python, "-c", _QUERY, json.dumps(list(pins))],

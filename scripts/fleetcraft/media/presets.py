@@ -39,7 +39,7 @@ class EncoderSettings:
 
 @cache
 def _document(file: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(file.read_text())
+    document: dict[str, Any] = yaml.load(file.read_text(), yaml.CSafeLoader)
     return document
 
 

@@ -22,7 +22,8 @@ def provenance(packages: Iterable[str]) -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "slot": os.environ.get("FLEETCRAFT_SLOT", socket.gethostname()),
-        "attempt": int(os.environ.get("FLEETCRAFT_ATTEMPT", "1")),
+        # As a worker names it, task and number; elsewhere there is no telling one attempt from another.
+        "attempt": os.environ.get("FLEETCRAFT_ATTEMPT", "1"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"fleetcraft": __version__, "python": platform.python_version(), **versions(packages)},
     }

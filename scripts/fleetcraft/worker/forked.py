@@ -1,6 +1,6 @@
 """Starting a task by fork alone: for work in Python whose imports a launcher holds ready.
 
-    Agent(spool, inventory, starters={"snakemake": forked(run)}, prepare={"snakemake": import_everything})
+    Agent(spool, inventory, starters={"snakemake": Forked(run)}, prepare={"snakemake": import_everything})
 
 The launcher of that kind imports once; each task is a fork of it. The launcher must hold no threads and no GPU.
 """
@@ -12,15 +12,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from fleetcraft.worker.launcher import Order, Starter
+from fleetcraft.worker.launcher import Order
 
 _PR_SET_PDEATHSIG = 1
 
 
-def forked(run: Callable[[Order], int]) -> Starter:
+class Forked:
     """A starter whose tasks are a call of `run` with the order, in a child; what it returns is the exit code.
 
     The child has its own process group, the task's environment (in `os.environ`, too), directory and log, signals as in
@@ -28,17 +28,24 @@ def forked(run: Callable[[Order], int]) -> Starter:
     kernel shows the launcher's environment for it, so that nobody else could tell whose it is.
     """
 
-    def start(order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
+    helpers: Collection[int] = ()
+
+    def __init__(self, run: Callable[[Order], int]):
+        self._run = run
+
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
+        """Start it."""
         Path(order["directory"]).stat()
         launcher = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _live(order, environment, log, private, launcher, run)
+            _live(order, environment, log, private, launcher, self._run)
         # Both sides do it: whichever comes first, it is done before anybody signals the group.
         os.setpgid(pid, pid)
         return pid
 
-    return start
+    def close(self) -> None:
+        """There are no helpers."""
 
 
 def _live(

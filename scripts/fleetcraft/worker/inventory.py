@@ -47,14 +47,16 @@ def detect(override: dict[str, int] | None = None, root: Path = Path("/")) -> In
     Parameters
     ----------
     override : what is to be believed instead: threads, mem_mb, gpus, gpu_mem_mb. With `gpus`, devices are named
-        `GPU-declared-<index>` where nvidia-smi doesn't show as many.
+        `GPU-declared-<index>` where nvidia-smi doesn't show as many; `gpu_first` is the first such index, so that
+        several workers of a machine don't declare the same devices.
     root : where /proc and /sys are; only tests give another one.
     """
     override = override or {}
     gpus = allowed_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     if "gpus" in override:
-        declared = range(len(gpus), override["gpus"])
-        gpus = gpus[: override["gpus"]] + [Gpu(index, f"GPU-declared-{index}", 0) for index in declared]
+        first = override.get("gpu_first", 0)
+        declared = range(first + len(gpus), first + override["gpus"])
+        gpus = gpus[: override["gpus"]] + [Gpu(index, declared_gpu(index), 0) for index in declared]
     if "gpu_mem_mb" in override:
         gpus = [Gpu(gpu.index, gpu.uuid, override["gpu_mem_mb"], gpu.model) for gpu in gpus]
     return Inventory(
@@ -64,12 +66,17 @@ def detect(override: dict[str, int] | None = None, root: Path = Path("/")) -> In
     )
 
 
+def declared_gpu(index: int) -> str:
+    """The name of a device that somebody says is there."""
+    return f"GPU-declared-{index}"
+
+
 def parse_override(text: str) -> dict[str, int]:
     """`threads=4,mem_mb=8000,gpus=2,gpu_mem_mb=40000`, each part optional."""
     override = {}
     for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")
-        if key not in ("threads", "mem_mb", "gpus", "gpu_mem_mb") or not value.isdecimal():
+        if key not in ("threads", "mem_mb", "gpus", "gpu_mem_mb", "gpu_first") or not value.isdecimal():
             raise BadInput(
                 "this part of a capacity can't be understood",
                 value=part,

@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -29,6 +29,7 @@ UNKILLABLE_S = 60.0
 """How long after SIGKILL a process is waited for. One that stays, stays in the kernel: its node is of no use."""
 
 _STRAY_CHECK_S = 0.05
+_DELAY_S = 0.02
 
 Order = dict[str, Any]
 
@@ -37,29 +38,44 @@ class Starter(Protocol):
     """How a kind of task is started: makes a child in a process group of its own, and says its number.
 
     `log` is an open descriptor for the child's output. `private` are the launcher's own descriptors, which a child that
-    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone (`forked`
+    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone (`Forked`
     does all that such a child has to do). OSError and ValueError mean that the task can't be started as described.
     """
 
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:
+        """Start it. None: not yet, ask again soon."""
+
+    @property
+    def helpers(self) -> Collection[int]:
+        """Children of the launcher that belong to no task, and that are the starter's to end."""
+
+    def close(self) -> None:
+        """End the helpers; no more tasks come."""
+
+
+class CommandStarter:
+    """Forks and executes a command."""
+
+    helpers: Collection[int] = ()
+
     def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
         """Start it."""
+        process = subprocess.Popen(
+            order["command"],
+            cwd=order["directory"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            pass_fds=(order["keep"],),
+        )
+        # The launcher itself waits for its children, all of them in one place; the object must not do so as well.
+        process.returncode = 0
+        return process.pid
 
-
-def start_command(order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
-    """Fork and execute a command."""
-    process = subprocess.Popen(
-        order["command"],
-        cwd=order["directory"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-        pass_fds=(order["keep"],),
-    )
-    # The launcher itself waits for its children, all of them in one place; the object must not do so as well.
-    process.returncode = 0
-    return process.pid
+    def close(self) -> None:
+        """There are no helpers."""
 
 
 @dataclass(slots=True)
@@ -86,6 +102,7 @@ class Launcher:
         # As bytes, which need no encoding for each task.
         self._environment = dict(os.environb)
         self._tasks: dict[str, _Task] = {}
+        self._delayed: dict[str, Order] = {}
         self._buffer = b""
         self._open = True
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -98,6 +115,9 @@ class Launcher:
         while self._open or self._tasks:
             self._wait()
             self._look_after_children()
+            for order in list(self._delayed.values()):
+                self._start(order)
+        self._starter.close()
         self._end_strays()
 
     def _wait(self) -> None:
@@ -112,6 +132,7 @@ class Launcher:
         """Until something has to be done although nothing happens."""
         now_s = self._clock.monotonic()
         due_s = [_STRAY_CHECK_S for task in self._tasks.values() if task.ended or task.killed_s]
+        due_s += [_DELAY_S for _ in self._delayed]
         for task in self._tasks.values():
             due_s.append((task.kill_at_s or task.started_s + task.limit_s) - now_s)
         return max(0.0, min(due_s)) if due_s else None
@@ -123,6 +144,7 @@ class Launcher:
             data = b""
         if not data:
             self._open = False
+            self._delayed.clear()
             for task in self._tasks.values():
                 self._terminate(task)
             return
@@ -133,9 +155,20 @@ class Launcher:
                 self._start(order)
             elif order["stop"] in self._tasks:
                 self._terminate(self._tasks[order["stop"]])
+            elif self._delayed.pop(order["stop"], None) is not None:
+                self._send(
+                    {
+                        "ended": order["stop"],
+                        "exit_code": -signal.SIGTERM,
+                        "timed_out": False,
+                        "strays": 0,
+                        "unkillable": False,
+                    }
+                )
 
     def _start(self, order: Order) -> None:
         key = order["start"]
+        self._delayed.pop(key, None)
         changes = {os.fsencode(key): os.fsencode(value) for key, value in order["environment"].items()}
         environment = {**self._environment, **changes}
         try:
@@ -151,6 +184,9 @@ class Launcher:
             return
         finally:
             os.close(log)
+        if pid is None:
+            self._delayed[key] = order
+            return
         self._tasks[key] = _Task(key, pid, self._clock.monotonic(), order["limit_s"], order["grace_s"])
 
     def _terminate(self, task: _Task) -> None:
@@ -209,7 +245,7 @@ class Launcher:
         main = {task.pid for task in self._tasks.values() if task.ended is None}
         strays: list[tuple[int, str | None]] = []
         for pid in children():
-            if pid in main or os.waitpid(pid, os.WNOHANG)[0]:
+            if pid in main or pid in self._starter.helpers or os.waitpid(pid, os.WNOHANG)[0]:
                 continue
             owner = environment_value(pid, "FLEETCRAFT_ATTEMPT")
             if owner not in self._tasks:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.machine import process_start
 from fleetcraft.ground.processes import children
-from fleetcraft.worker.launcher import UNKILLABLE_S, LauncherClient, Starter, start_command
+from fleetcraft.worker.launcher import UNKILLABLE_S, CommandStarter, LauncherClient, Starter
 
 
 class Launchers:
@@ -22,7 +22,7 @@ class Launchers:
     """
 
     def __init__(self, starters: Mapping[str, Starter], prepare: Mapping[str, Callable[[], None]], clock: Clock):
-        self._starters = {"command": start_command, **starters}
+        self._starters = {"command": CommandStarter(), **starters}
         self._prepare = prepare
         self._clock = clock
         self._clients: dict[str, LauncherClient] = {}

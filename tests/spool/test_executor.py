@@ -1,0 +1,272 @@
+"""The executor `spool`: what becomes of jobs when they fail, are too large, or lose their controller or worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from snakemake_runs import Workflow, wait_until
+
+from fleetcraft.ground.machine import process_start
+from fleetcraft.spool import State
+from snakemake_executor_plugin_spool.session import Session
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Iterator[Workflow]:
+    with Workflow(tmp_path).ended_afterwards() as workflow:
+        yield workflow
+
+
+WAITING = """
+    rule all:
+        input: "late.txt"
+    rule late:
+        output: "late.txt"
+        log: "late.log"
+        params: said=1
+        shell:
+            "echo $$ >> started; echo {params_} >> said;"
+            " while [ ! -e go ]; do sleep 0.05; done; echo done > {output}"
+    """
+
+
+def waiting(said: str = "first") -> str:
+    """A workflow with one job that notes that it started and goes on when `go` is there."""
+    return WAITING.replace("{params_}", said)
+
+
+def test_a_failing_job_is_explained_and_tried_exactly_as_often_as_allowed(workflow: Workflow) -> None:
+    workflow.write(
+        "Snakefile",
+        """
+        rule all:
+            input: "good.txt", "bad.txt"
+        rule good:
+            output: "good.txt"
+            shell: "touch {output}"
+        rule bad:
+            output: "bad.txt"
+            log: "bad.log"
+            shell: "echo once >> tries; echo 'failed (bad input): no frames' > {log}; echo the last words; exit 3"
+        """,
+    )
+    run = workflow.run("--retries", "2", "--keep-going")
+    assert run.returncode == 1
+    assert workflow.lines("tries") == ["once"] * 3
+    assert (workflow.directory / "good.txt").exists()
+    assert "Failure class: bad input. It ran on " in run.stdout
+    assert "exit code 1" in run.stdout
+    assert "    the last words" in run.stdout
+
+
+def test_a_job_that_no_worker_could_run_is_refused_at_once_and_the_others_go_on(workflow: Workflow) -> None:
+    workflow.write(
+        "Snakefile",
+        """
+        rule all:
+            input: "small.txt", "wide.txt", "gang.txt", "gpu.txt", "odd.txt"
+        rule small:
+            output: "small.txt"
+            shell: "touch {output}"
+        rule wide:
+            output: "wide.txt"
+            threads: 64
+            shell: "touch {output}"
+        rule gang:
+            output: "gang.txt"
+            resources: nodes=2
+            shell: "touch {output}"
+        rule gpu:
+            output: "gpu.txt"
+            resources: gpus=1
+            shell: "touch {output}"
+        rule odd:
+            output: "odd.txt"
+            resources: node_access="mine"
+            shell: "touch {output}"
+        """,
+    )
+    run = workflow.run("--keep-going", "--spool-worker-gpus", "0")
+    assert run.returncode == 1
+    assert "it asks for threads=64, the node has 4" in run.stdout
+    assert "it is a gang of 2 nodes" in run.stdout
+    assert "it asks for gpus=1, the node has 0" in run.stdout
+    assert "rule odd" in run.stdout
+    assert "Use shared or exclusive" in run.stdout
+    assert sorted(path.name for path in workflow.directory.glob("*.txt")) == ["small.txt"]
+    assert list(workflow.states().values()) == ["done"]
+
+
+def test_editing_the_checkout_during_a_run_reaches_no_job(workflow: Workflow) -> None:
+    workflow.write("config.yaml", "word: old\n")
+    workflow.write("rules/second.smk", 'TEXT = "old"\n')
+    workflow.write(
+        "scripts/write.py",
+        """
+        from pathlib import Path
+        Path(snakemake.output[0]).write_text(f"old {snakemake.config['word']} {snakemake.params.text}")
+        """,
+    )
+    workflow.write(
+        "Snakefile",
+        """
+        configfile: "config.yaml"
+        include: "rules/second.smk"
+        rule all:
+            input: "second.txt"
+        rule first:
+            output: "first.txt"
+            shell: "sed -i s/old/new/ config.yaml rules/second.smk scripts/write.py Snakefile; touch {output}"
+        rule second:
+            input: "first.txt"
+            output: "second.txt"
+            params: text=TEXT + " old"
+            script: "scripts/write.py"
+        """,
+    )
+    run = workflow.run()
+    assert run.returncode == 0, run.stdout
+    assert workflow.lines("second.txt") == ["old old old old"]
+    assert "new" in (workflow.directory / "Snakefile").read_text()
+
+
+def test_a_campaign_that_lost_its_controller_goes_on_with_what_runs(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    killed = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    killed.kill()
+    killed.wait()
+    workflow.unlock()
+    workers = workflow.worker_processes()
+    again = workflow.start("--rerun-incomplete")
+    wait_until(lambda: (workflow.directory / "controller.log").read_text().count("Execute 1 jobs") == 2)
+    workflow.write("go", "")
+    assert again.wait(60) == 0, (workflow.directory / "controller.log").read_text()
+    assert len(workflow.lines("started")) == 1
+    assert workflow.lines("late.txt") == ["done"]
+    # The worker of the first controller served the second one, which also ended it.
+    assert len(workers) == 1
+    assert process_start(workers[0]) is None
+
+
+def test_a_job_that_ended_while_there_was_no_controller_is_not_run_again(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    killed = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    killed.kill()
+    killed.wait()
+    workflow.write("go", "")
+    wait_until(lambda: any(result.state is State.DONE for result in workflow.results().values()))
+    workflow.unlock()
+    run = workflow.run("--rerun-incomplete")
+    assert run.returncode == 0, run.stdout
+    assert len(workflow.lines("started")) == 1
+    # What it was run with is on record, as if its controller had lived: a change is found.
+    workflow.write("Snakefile", waiting().replace("params: said=1", "params: said=2"))
+    assert workflow.run("--rerun-triggers", "params").returncode == 0
+    assert len(workflow.lines("started")) == 2
+    # Asked for again, it does run again.
+    (workflow.directory / "late.txt").unlink()
+    assert workflow.run().returncode == 0
+    assert len(workflow.lines("started")) == 3
+
+
+def test_what_runs_from_other_sources_is_ended_and_started_anew(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting("first"))
+    killed = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    killed.kill()
+    killed.wait()
+    workflow.unlock()
+    workflow.write("Snakefile", waiting("second"))
+    again = workflow.start("--rerun-incomplete")
+    wait_until(lambda: len(workflow.lines("started")) == 2)
+    first = int(workflow.lines("started")[0])
+    assert process_start(first) is None
+    workflow.write("go", "")
+    assert again.wait(60) == 0
+    assert workflow.lines("said") == ["first", "second"]
+
+
+def test_what_is_not_to_run_any_more_is_cancelled(workflow: Workflow) -> None:
+    workflow.write(
+        "Snakefile",
+        waiting().rstrip(" ") + '    rule other:\n        output: "other.txt"\n        shell: "touch {output}"\n',
+    )
+    killed = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    killed.kill()
+    killed.wait()
+    workflow.unlock()
+    assert workflow.run("other.txt").returncode == 0
+    assert process_start(int(workflow.lines("started")[0])) is None
+    assert sorted(workflow.states().values()) == ["done", "failed"]
+
+
+def test_an_interrupted_controller_ends_what_runs_and_leaves_nothing_waiting(workflow: Workflow) -> None:
+    workflow.write(
+        "Snakefile",
+        """
+        rule all:
+            input: expand("{i}.txt", i=range(8))
+        rule late:
+            output: "{i}.txt"
+            threads: 2
+            shell: "echo $$ >> started; sleep 600; touch {output}"
+        """,
+    )
+    controller = workflow.start()
+    wait_until(lambda: len(workflow.lines("started")) == 2)
+    workers = workflow.worker_processes()
+    controller.send_signal(signal.SIGINT)
+    assert controller.wait(60) == 1
+    assert set(workflow.states().values()) == {"failed"}
+    for process in (*workers, *map(int, workflow.lines("started"))):
+        assert process_start(process) is None
+
+
+def test_a_killed_worker_costs_no_retry(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    controller = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    [worker] = workflow.worker_processes()
+    os.kill(worker, signal.SIGKILL)
+    workflow.write("go", "")
+    assert controller.wait(90) == 0, (workflow.directory / "controller.log").read_text()
+    [result] = workflow.results().values()
+    assert result.record is not None
+    assert [attempt.outcome.value for attempt in result.record.attempts] == ["lost", "succeeded"]
+
+
+def test_a_second_controller_is_refused(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    workflow.write("go", "")
+    assert workflow.run().returncode == 0
+    (workflow.directory / "late.txt").unlink()
+    session = Session(workflow.spool())
+    try:
+        run = workflow.run()
+    finally:
+        session.close()
+    assert run.returncode == 1
+    assert f"process {os.getpid()} on " in run.stdout
+    assert "controls this spool" in run.stdout
+    assert not (workflow.directory / "late.txt").exists()
+    assert workflow.run().returncode == 0
+
+
+def test_a_fleet_of_none_waits_for_workers_that_somebody_else_starts(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    workflow.write("go", "")
+    controller = workflow.start("--spool-fleet", "none")
+    wait_until(
+        lambda: (workflow.spool_directory / "spool.json").exists() and list(workflow.states().values()) == ["pending"]
+    )
+    worker = workflow.start_worker("--capacity", "threads=2,mem_mb=2000", "--idle-timeout", "1")
+    assert controller.wait(60) == 0
+    assert worker.wait(60) == 0
+    assert workflow.lines("late.txt") == ["done"]
