@@ -39,8 +39,11 @@ class Executor(RemoteExecutor):
     """Hands jobs to workers through a spool."""
 
     def __init__(self, workflow: Any, logger: Any):
-        # The waiting thread starts inside of the base's constructor, before anything here is set up.
+        # The waiting thread starts inside of the base's constructor, and looks for results at once: whatever it touches
+        # is here. Should it die, Snakemake would wait for ever.
         self._session: Session | None = None
+        self._clock = SystemClock()
+        self._pause_s = _SHORTEST_PAUSE_S
         self._mutex = threading.Lock()
         self._trouble_since_s: float | None = None
         super().__init__(workflow, logger)
@@ -48,9 +51,6 @@ class Executor(RemoteExecutor):
     def __post_init__(self) -> None:
         """Open the spool, take control of it, freeze the sources, and see what an earlier controller left."""
         settings = self.workflow.executor_settings
-        self._clock = SystemClock()
-        self._pause_s = _SHORTEST_PAUSE_S
-        self.next_seconds_between_status_checks = _SHORTEST_PAUSE_S
         try:
             campaign = _campaign(self.workflow)
             spool = Spool.create(Path(settings.dir or f".snakemake/spool/{campaign}").absolute(), campaign)

@@ -34,6 +34,7 @@ def measure(name: str, jobs: int, options: list[str]) -> dict[str, float]:
     """Run the workflow in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix=f"benchmark-{name}-") as directory:
         Path(directory, "Snakefile").write_text(SNAKEFILE)
+        Path(directory, "submit.sh").write_text('bash "$1" > /dev/null 2>&1 &\necho $!\n')
         command = [
             *(sys.executable, "-P", "-m", "snakemake", "--scheduler", "greedy", "--config", f"jobs={jobs}"),
             *("--default-resources", "mem_mb=100", "--max-jobs-per-timespan", "10000/1s"),
@@ -43,7 +44,10 @@ def measure(name: str, jobs: int, options: list[str]) -> dict[str, float]:
         answer = subprocess.run(
             command,
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts"), os.environ.get("PYTHONPATH", "")]),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -81,9 +85,8 @@ def main() -> None:
         if importlib.util.find_spec("snakemake_executor_plugin_cluster_generic") is None:
             raise SystemExit("snakemake-executor-plugin-cluster-generic is not installed")
         options = ["--executor", "cluster-generic", "--jobs", slots, "--seconds-between-status-checks", "1"]
-        submit = "bash {jobscript} > /dev/null 2>&1 & echo $!"
         results["cluster-generic"] = measure(
-            "cluster-generic", arguments.jobs, [*options, "--cluster-generic-submit-cmd", submit]
+            "cluster-generic", arguments.jobs, [*options, "--cluster-generic-submit-cmd", "sh submit.sh"]
         )
     report: dict[str, object] = {"jobs": arguments.jobs, "slots": arguments.slots, **results}
     for name in results.keys() - {"spool"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
@@ -33,6 +35,7 @@ from fleetcraft.spool.leases import Lease
 from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.liveness import LocalOracle
 from snakemake_executor_plugin_spool.command import Commands
+from snakemake_executor_plugin_spool.executor import Executor
 from snakemake_executor_plugin_spool.failure import describe_failure, failure_class
 from snakemake_executor_plugin_spool.fleet import FleetFailed, LocalFleet, local_capacities
 from snakemake_executor_plugin_spool.request import priority_of, request_of
@@ -52,6 +55,23 @@ class Job:
 
     def get_wait_for_files(self) -> list[str]:
         return list(self.inputs)
+
+
+# ------------------------------------------------------------------ the executor itself
+
+
+def test_the_waiting_thread_may_look_before_anything_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(executor: Executor) -> list[Any]:
+        return [info async for info in executor.check_active_jobs([])]
+
+    looks = []
+
+    def base(executor: Executor, workflow: Any, logger: Any) -> None:
+        looks.append(asyncio.run(look(executor)))
+
+    monkeypatch.setattr(RemoteExecutor, "__init__", base)
+    Executor(None, None)
+    assert looks == [[]]
 
 
 # ------------------------------------------------------------------ requests
