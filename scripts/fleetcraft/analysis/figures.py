@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fleetcraft.analysis.statistics import mean_over_prompts
-from fleetcraft.analysis.tables import Results
+from fleetcraft.analysis.tables import Results, by_prompt
 from fleetcraft.ground.files import new_file
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
@@ -32,10 +32,7 @@ def score_figure(results: Results, dimension: str, path: Path) -> None:
     for position, arm in enumerate(arms):
         values = list(scores[arm].values())
         axes.scatter(np.full(len(values), position), values, s=18, alpha=0.6, color=f"C{position % 10}", zorder=2)
-        grouped: dict[str, list[float]] = {}
-        for (prompt, _), value in scores[arm].items():
-            grouped.setdefault(prompt, []).append(value)
-        mean = mean_over_prompts(grouped)
+        mean = mean_over_prompts(by_prompt(scores[arm]))
         axes.hlines(mean.value, position + 0.12, position + 0.3, color="black", linewidth=2, zorder=3)
         if mean.low is not None and mean.high is not None:
             axes.vlines(position + 0.21, mean.low, mean.high, color="black", linewidth=1, zorder=3)

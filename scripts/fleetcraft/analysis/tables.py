@@ -89,7 +89,7 @@ def _scores(results: Results) -> str:
         for dimension in results.dimensions:
             values = results.values(arm, dimension)
             if values:
-                rows.append([arm, dimension, len(values), *_interval(mean_over_prompts(_by_prompt(values)))])
+                rows.append([arm, dimension, len(values), *_interval(mean_over_prompts(by_prompt(values)))])
     return _csv(["arm", "dimension", "videos", "mean", "low", "high"], rows)
 
 
@@ -101,7 +101,7 @@ def _paired(results: Results) -> str:
             ours, theirs = results.values(arm, dimension), results.values(baseline, dimension)
             differences = {about: ours[about] - theirs[about] for about in ours if about in theirs}
             if arm != baseline and differences:
-                interval = _interval(mean_over_prompts(_by_prompt(differences)))
+                interval = _interval(mean_over_prompts(by_prompt(differences)))
                 rows.append([arm, baseline, dimension, len(differences), *interval])
     return _csv(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
 
@@ -144,7 +144,8 @@ def _samples(results: Results) -> str:
     return _csv(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
 
 
-def _by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:
+def by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:
+    """Prompt → the values of all its seeds."""
     grouped: dict[str, list[float]] = defaultdict(list)
     for (prompt, _), value in values.items():
         grouped[prompt].append(value)

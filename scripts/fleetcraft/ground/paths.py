@@ -10,7 +10,6 @@ Arguments may be Snakemake wildcards: `Paths(...).videos("{arm}", "{shard}")` is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,3 @@ class Paths:
 
     def benchmark(self, rule: str, *parts: str) -> str:
         return "/".join([f"{self.scratch}/benchmarks/{rule}", *parts]) + ".tsv"
-
-    def job(self, log: str) -> str:
-        """The description of a job, beside its log: what a stage was asked to do, to be run again by hand."""
-        return str(Path(log).with_suffix(".json"))
