@@ -35,8 +35,8 @@ rule all:
     input:
         PATHS.evidence_digest,
         # Named although the evidence needs them too: Snakemake makes a lost file again only if it is asked for.
-        all_video_manifests,
-        all_score_manifests,
+        all_manifests("videos"),
+        all_manifests("scores"),
         expand(PATHS.view_index("{arm}"), arm=PLAN.arms),
     message:
         "The campaign {PLAN.experiment.name} is complete"

@@ -38,19 +38,9 @@ def model_of_arm(wildcards):
 # Whatever grows with the campaign is a function: a job that is run by itself then doesn't pay for the others.
 
 
-def video_manifests(arms):
-    """The manifests of the videos of some arms."""
-    return [PATHS.videos(arm, shard) for arm in arms for shard in PLAN.shards]
-
-
-def all_video_manifests(wildcards):
-    """The manifests of all videos."""
-    return video_manifests(PLAN.arms)
-
-
 def video_manifests_of_arm(wildcards):
     """The manifests of one arm's videos."""
-    return video_manifests([wildcards.arm])
+    return [PATHS.videos(wildcards.arm, shard) for shard in PLAN.shards]
 
 
 def scored_videos(wildcards):
@@ -61,24 +51,13 @@ def scored_videos(wildcards):
     return [PATHS.videos(arm, wildcards.shard) for arm in arms]
 
 
-def score_manifests(dimensions):
-    """The manifests of the scores of all arms in some dimensions."""
-    return [
-        PATHS.scores(arm, dimension, shard)
-        for arm in PLAN.arms
-        for dimension in dimensions
-        for shard in PLAN.scored_shards(arm, dimension)
-    ]
-
-
-def all_score_manifests(wildcards):
-    """The manifests of all scores."""
-    return score_manifests(PLAN.dimensions)
-
-
 def score_manifests_of_dimension(wildcards):
     """The manifests of all arms' scores in one dimension."""
-    return score_manifests([wildcards.dimension])
+    return [
+        PATHS.scores(arm, wildcards.dimension, shard)
+        for arm in PLAN.arms
+        for shard in PLAN.scored_shards(arm, wildcards.dimension)
+    ]
 
 
 def all_manifests(kind):
