@@ -62,10 +62,14 @@ class Executor(RemoteExecutor):
                 self._commands = Commands(
                     self.workflow, self.common_settings, self._sources, spool.root / "sources" / "inputs"
                 )
-                session.adopt_from(self._adoptable())
+                adoptable = self._adoptable()
+                session.adopt_from(adoptable)
                 self._complete_records(session)
                 self._fleet = self._make_fleet(spool)
                 session.watch_workers(self._fleet.oracle, self._fleet.stale_s)
+                if adoptable:
+                    # Workers get ready while Snakemake looks for the first jobs.
+                    self._fleet.tend()
             except BaseException:
                 session.close()
                 raise
@@ -292,9 +296,12 @@ class Executor(RemoteExecutor):
             raise BadInput(
                 "this kind of fleet is unknown", key="--spool-fleet", value=settings.fleet, remedy="Use local or none"
             )
+        cores = settings.worker_cores
+        if cores is None and self.workflow.resource_settings.cores is not None:
+            cores = max(1, self.workflow.resource_settings.cores // max(1, settings.workers))
         return LocalFleet(
             spool,
-            local_capacities(settings.workers, settings.worker_cores, settings.worker_gpus, settings.worker_mem_mb),
+            local_capacities(settings.workers, cores, settings.worker_gpus, settings.worker_mem_mb),
             {**os.environ, **self._environment},
             settings.idle_timeout,
             LocalOracle(self._clock),
@@ -321,10 +328,8 @@ def _config_arguments(workflow: Any) -> list[str]:
 
 def _job_environment(sources: Sources, declared: dict[str, str]) -> dict[str, str]:
     """Variables of every job: those that were asked for, and where its sources are and come from."""
-    environment = dict(declared)
+    environment = {**declared, CHECKOUT_VARIABLE: str(CHECKOUT)}
     path = sources.python_path(os.environ.get("PYTHONPATH"))
     if path is not None:
         environment["PYTHONPATH"] = path
-    if CHECKOUT.is_relative_to(sources.root) or sources.root.is_relative_to(CHECKOUT):
-        environment[CHECKOUT_VARIABLE] = str(CHECKOUT)
     return environment

@@ -43,8 +43,9 @@ from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
-SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser",)
-"""Looks through all installed packages for plugins, and keeps what it found: half of what a small job costs."""
+SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser", "platform:platform")
+"""What a small job would do for itself each time, at half of its cost: the first looks through all installed packages
+for plugins, the second starts a process to name the machine; both keep what they found."""
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -166,6 +167,7 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--avoid", type=float, default=defaults.avoid_s, metavar="S", help="leave a task that failed here to others"
     )
+    parser.add_argument("--warm", action="store_true", help="make ready for Snakemake's jobs before the first comes")
     parser.add_argument("--identity", default="{}", metavar="JSON", help="for the lease, to be recognized by")
 
 
@@ -191,7 +193,15 @@ def _worker(arguments: argparse.Namespace) -> int:
     # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
     starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
     inventory = detect(parse_override(arguments.capacity))
-    reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}).run()
+    agent = Agent(
+        _spool(arguments),
+        inventory,
+        settings,
+        starters={LAUNCHER: starter},
+        prepare={LAUNCHER: starter.warm_up},
+        early=[LAUNCHER] if arguments.warm else [],
+    )
+    reason = agent.run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)
     return 0
 
