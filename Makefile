@@ -1,7 +1,6 @@
 # make demo    set up and run the demo campaign to its report
 # make test    set up and pass all tests
 # make check   lint, types and unit tests, in under two minutes once set up
-# make test-executor   real Snakemakes through the executor `spool`; apart, for a busy machine can outlast their patience
 # make envs    build the tool chains under .envs as envs/*.yaml defines them
 # make lock    resolve requirements.lock anew from pyproject.toml
 # make format  rewrite Python and Snakemake files in the project's style
@@ -9,7 +8,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-executor check envs lock format schema clean
+.PHONY: demo test check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -19,10 +18,9 @@ demo: .venv/complete envs
 
 test: check envs
 	.envs/diffusion/bin/python -m pytest tests/diffusion
-	$(BIN)/pytest tests/spool tests/worker tests/cli tests/faults tests/workflow
-
-test-executor: .venv/complete
-	$(BIN)/pytest tests/executor
+	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
+	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
+	$(BIN)/pytest tests/workflow
 
 check: .venv/complete
 	$(BIN)/ruff check .

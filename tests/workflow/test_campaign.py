@@ -100,9 +100,9 @@ def long_campaign(tmp_path: Path) -> Campaign:
 
 
 @contextmanager
-def generating(campaign: Campaign) -> Iterator[subprocess.Popen[str]]:
+def generating(campaign: Campaign, target: str = TARGET) -> Iterator[subprocess.Popen[str]]:
     """Snakemake at work on three samples, of which the first is done; whatever happens, it is gone afterwards."""
-    process = subprocess.Popen(campaign.command(TARGET), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(campaign.command(target), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         deadline = time.monotonic() + 600
         while not campaign.artifacts()["latents"]:
@@ -156,6 +156,23 @@ def test_a_killed_job_fails_alone_and_is_taken_up_again(long_campaign: Campaign)
     assert campaign.snakemake(TARGET).status == 0
     after = campaign.artifacts()["latents"]
     assert {key: after[key] for key in before} == before
+
+
+def test_prompts_that_change_during_a_run_reach_no_job_of_it(long_campaign: Campaign) -> None:
+    campaign = long_campaign
+    videos = "scratch/small/videos/full/s0.jsonl"
+    with generating(campaign, videos) as process:
+        prompts = campaign.directory / "prompts.txt"
+        prompts.write_text(prompts.read_text().replace("blue", "green"))
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode != 0
+        assert "what this campaign was planned from has changed since it started" in output
+    assert not (campaign.directory / videos).exists()
+    before = campaign.artifacts()["latents"]
+    assert campaign.snakemake(videos).status == 0
+    after = campaign.artifacts()["latents"]
+    assert {key: after[key] for key in before} == before
+    assert len(after) == 4, "one prompt is another one"
 
 
 def test_a_job_can_be_run_again_by_hand_from_its_description(campaign: Campaign) -> None:
