@@ -16,6 +16,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
 from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
 from fleetcraft.worker.liveness import LocalOracle
@@ -64,7 +65,7 @@ class Executor(RemoteExecutor):
         settings = self.workflow.executor_settings
         try:
             campaign = _campaign(self.workflow)
-            spool = Spool.create(Path(settings.dir or f".snakemake/spool/{campaign}").absolute(), campaign)
+            spool = Spool.create((settings.dir or SPOOLS / campaign).absolute(), campaign)
             session = Session(spool)
             try:
                 self._sources = freeze(self.workflow, spool.root / "sources")

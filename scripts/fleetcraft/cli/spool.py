@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT
 from fleetcraft.spool import (
     CRASHED,
@@ -86,16 +87,24 @@ def _add(
         type=Path,
         default=Path(default) if default else None,
         metavar="DIR",
-        help=f"the spool (default: ${SPOOL_VARIABLE})",
+        help=f"the spool (default: ${SPOOL_VARIABLE}, or else the one of the campaign in this directory)",
     )
     parser.set_defaults(run=run)
     return parser
 
 
 def _spool(arguments: argparse.Namespace) -> Spool:
-    if arguments.spool is None:
-        raise BadInput("no spool was named", remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}")
-    return Spool.open(arguments.spool)
+    if arguments.spool is not None:
+        return Spool.open(arguments.spool)
+    here = sorted(file.parent for file in SPOOLS.glob("*/spool.json"))
+    if len(here) == 1:
+        return Spool.open(here[0].absolute())
+    raise BadInput(
+        "no spool was named, and this directory has none"
+        if not here
+        else f"no spool was named, and this directory has several: {', '.join(map(str, here))}",
+        remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}",
+    )
 
 
 def _add_enqueue(subparsers: Subparsers) -> None:
