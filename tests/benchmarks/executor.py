@@ -93,7 +93,7 @@ def main() -> None:
     results = {
         "local": measure("local", arguments.jobs, ["--cores", slots]),
         "local-unlimited": measure("local-unlimited", arguments.jobs, [*unlimited, "--cores", slots]),
-        "spool": measure("spool", arguments.jobs, [*spool, "--spool-worker-cores", slots, "--spool-worker-mem-mb", "100000"]),
+        "spool": measure("spool", arguments.jobs, spool),
     }
     if arguments.cluster_generic:
         if importlib.util.find_spec("snakemake_executor_plugin_cluster_generic") is None:
