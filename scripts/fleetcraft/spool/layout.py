@@ -55,6 +55,8 @@ class Layout:
         self.control = root / "control"
         self.drains = root / "control" / "drain"
         self.cancels = root / "control" / "cancel"
+        self.gangs = root / "control" / "gang"
+        self.gang_token = root / "control" / "gang" / "token.json"
         self.abort = root / "control" / "abort.json"
         self.controller = root / "control" / "controller.json"
         self.journals = root / "journal"
@@ -93,6 +95,10 @@ class Layout:
     def cancels_of(self, worker: str) -> Path:
         """Markers for a worker to end tasks it runs."""
         return self.cancels / worker
+
+    def summons_of(self, worker: str) -> Path:
+        """What a worker is to keep its node for."""
+        return self.gangs / worker
 
     def index(self, task_id: str) -> Path:
         """The second name of a task's file, by its id alone: a hard link, which also makes ids unique."""

@@ -45,7 +45,8 @@ class TaskName:
 class Request:
     """What a task needs of a node: threads, host memory [MB], GPUs, memory of each GPU [MB], longest run [s].
 
-    An `exclusive` task has its node to itself. `nodes` above 1 makes a gang, which takes whole nodes. A `lane`
+    An `exclusive` task has its node to itself. `nodes` above 1 makes a gang, which takes whole nodes and needs all
+    that is said here of each of them. A `lane`
     restricts the task to the workers of that lane.
     """
 
@@ -77,6 +78,13 @@ class Request:
                 )
         if self.access not in ("shared", "exclusive"):
             raise BadInput("this access is unknown", key="access", value=self.access, remedy="Use shared or exclusive")
+        if self.nodes > 1 and self.access != "exclusive":
+            raise BadInput(
+                "a gang has its nodes to itself",
+                key="access",
+                value=self.access,
+                remedy="Use exclusive where nodes > 1",
+            )
         if self.lane is not None and not _LANE.fullmatch(self.lane):
             raise BadInput(
                 "this can't be a lane's name",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fleetcraft.spool import control
+from fleetcraft.spool.gangs import tidy_gangs
 from fleetcraft.spool.layout import WriterName
 from fleetcraft.spool.leases import LeaseWatch, Liveness, Oracle, Verdict, read_lease
 from fleetcraft.spool.names import TaskName
@@ -73,6 +74,7 @@ class Reaper:
                 continue
             self._take_back(worker, lease.host if lease else "unknown", liveness.cause, report)
         self._watch.keep(workers - set(report.workers))
+        tidy_gangs(self._spool)
         report.completed = complete_staging(self._writer)
         self._tidy(now_s)
         self._writer.sync()

@@ -18,7 +18,9 @@ from fleetcraft.ground.machine import boot_id, host_name, own_start
 from fleetcraft.ground.processes import adopt_orphans
 from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
+from fleetcraft.spool.gangs import Summons
 from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
+from fleetcraft.worker.gangs import Gangs
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.judgement import CANCELLED, judge
@@ -31,6 +33,7 @@ from fleetcraft.worker.settings import Settings
 
 _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
+_GANG_POLL_S = 0.5
 _BATCH = 16
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
@@ -47,6 +50,18 @@ class _Running:
     node_file: Path
     stop_cause: str | None = None
     observed: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """This node is kept for a gang that another worker leads."""
+
+    summons: Summons
+    is_empty: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"gang-{self.summons.key}"
 
 
 class Agent:
@@ -80,10 +95,11 @@ class Agent:
         self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
         self._early = ("command", *early)
         self._host = host or host_name()
-        self._books = Books(inventory, self._settings.lane)
+        self._books = Books(inventory, self._settings.lane, self._settings.gang)
         self._health = NodeHealth(self._settings.failing_tasks)
         self._running: dict[str, _Running] = {}
         self._waiting: Claim | None = None
+        self._kept: _Kept | None = None
         self._to_start: deque[Claim] = deque()
         self._ahead: deque[Claim] = deque()
         self._pace = Pace()
@@ -122,6 +138,7 @@ class Agent:
         try:
             with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
                 self._station = Station(writer, self._lease("serving"))
+                self._gangs = Gangs(self._spool, writer.name, self._settings)
                 return self._serve()
         finally:
             self._launchers.close()
@@ -175,6 +192,8 @@ class Agent:
         most_ahead = self._pace.ahead(threads)
 
         def fits(request: Request) -> bool:
+            if request.nodes > 1:
+                return self._is_in_time(request) and self._books.fits(request) and self._gangs.may_lead(request)
             ahead = len(self._ahead) < most_ahead and request.access == "shared" and self._books.could(request)
             return self._is_in_time(request) and (self._books.fits(request) or ahead)
 
@@ -182,6 +201,7 @@ class Agent:
             self._worked_s, self._pause_s = now_s, _SHORTEST_PAUSE_S
         else:
             self._pause_s = min(2 * self._pause_s, self._settings.poll_s)
+        self._gangs.relax()
         self._next_claim_s = now_s + self._pause_s
 
     def _is_in_time(self, request: Request) -> bool:
@@ -225,7 +245,9 @@ class Agent:
                 self._end(self._to_start.popleft(), Outcome.RETURNED, self._stop_cause)
         while self._to_start:
             claim = self._to_start.popleft()
-            if claim.request.access == "exclusive":
+            if claim.request.nodes > 1 and not self._gangs.lead(claim):
+                self._end(claim, Outcome.RETURNED, "too few nodes for its gang")
+            elif claim.request.access == "exclusive":
                 self._waiting = claim
                 key = attempt_key(claim)
                 if neighbours := self._books.neighbours(key):
@@ -233,15 +255,59 @@ class Agent:
             else:
                 self._start(claim, {})
         if self._waiting is not None:
-            self._node.ask_alone()
-            if not self._running and not self._endings and self._node.be_alone():
-                claim, self._waiting = self._waiting, None
-                self._station.writer.note("node alone")
-                self._start_alone(claim)
-        if not self._running and not self._to_start and not self._ahead and self._node.holds != "nothing":
+            self._start_waiting(self._waiting)
+        elif self._kept is not None:
+            self._keep_node(self._kept)
+        idle = not self._running and not self._to_start and not self._ahead and self._books.exclusive is None
+        if idle and self._node.holds != "nothing":
             self._node.leave()
         if self._books.exclusive is None:
             self._node.open_gate()
+
+    def _start_waiting(self, claim: Claim) -> None:
+        """Start the exclusive task that was claimed once the node is empty, and the nodes of its gang are."""
+        is_gang = claim.request.nodes > 1
+        if is_gang and self._gangs.is_late():
+            self._waiting = None
+            self._avoid[claim.name.id] = self._clock.monotonic() + self._settings.avoid_s
+            self._end(claim, Outcome.RETURNED, "its gang did not come together in time")
+        elif self._is_empty() and (not is_gang or self._gangs.is_complete()):
+            self._waiting = None
+            self._station.writer.note("node alone")
+            self._start_alone(claim)
+
+    def _is_empty(self) -> bool:
+        """Whether this worker has the node to itself, and runs nothing; asks for it."""
+        self._node.ask_alone()
+        return not self._running and not self._endings and self._node.be_alone()
+
+    def _keep_node(self, kept: _Kept) -> None:
+        """Let this worker's tasks finish for another one's gang, and say when they have."""
+        if not kept.is_empty and self._is_empty():
+            kept.is_empty = True
+            self._station.writer.note(
+                "gang joined", task=kept.summons.task, attempt=kept.summons.attempt, leader=kept.summons.leader
+            )
+            self._next_beat_s = self._clock.monotonic()
+            self._beat()
+
+    def _follow_summons(self) -> None:
+        """Keep the node for a gang, or have it back."""
+        serves = self._stop_cause is None and self._drain_cause is None
+        changed = self._gangs.listen(serves and self._books.exclusive is None and self._waiting is None)
+        if changed and self._gangs.joined is not None:
+            self._kept = _Kept(self._gangs.joined)
+            self._books.book(self._kept.key, Request(access="exclusive"))
+        elif changed:
+            self._have_node_back()
+
+    def _have_node_back(self) -> None:
+        if self._kept is not None:
+            if self._kept.is_empty:
+                self._station.writer.note("gang left", task=self._kept.summons.task, attempt=self._kept.summons.attempt)
+            self._books.release(self._kept.key)
+            self._kept = None
+            self._worked_s = self._next_claim_s = self._clock.monotonic()
 
     def _give_back_ahead(self, cause: str) -> None:
         while self._ahead:
@@ -281,6 +347,9 @@ class Agent:
             return
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
+        environment = task_environment(claim, share, self._host, self._station.name, node_file)
+        if claim.request.nodes > 1:
+            environment |= self._gangs.begin()
         launcher = self._launchers.of(spec.launcher)
         if self._has_entered and self._node.holds == "share":
             self._station.writer.note("node entered")
@@ -300,7 +369,7 @@ class Agent:
             key,
             command=list(spec.command),
             directory=spec.directory,
-            environment=task_environment(claim, share, self._host, self._station.name, node_file),
+            environment=environment,
             log=self._spool.layout.log(claim.name),
             limit_s=claim.request.runtime_s,
             grace_s=self._settings.grace_s,
@@ -315,8 +384,9 @@ class Agent:
             due_s.append(self._next_claim_s)
         if self._endings or self._to_start:
             due_s.append(now_s)
-        if self._waiting is not None and not self._running:
-            due_s.append(now_s + _NODE_POLL_S)
+        if (self._waiting is not None or self._kept is not None) and not self._running:
+            is_gang = self._waiting is None or self._waiting.request.nodes > 1
+            due_s.append(now_s + (_GANG_POLL_S if is_gang else _NODE_POLL_S))
         if self._settings.idle_timeout_s is not None and not self._running:
             due_s.append(self._worked_s + self._settings.idle_timeout_s)
         left_s = self._left_s()
@@ -362,6 +432,8 @@ class Agent:
         if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
             stop_cause = self._stop_signal_pending()
         outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
+        if outcome is Outcome.FAILED and (lost := self._gangs.lost_member()) is not None:
+            outcome, cause = Outcome.INTERRUPTED, f"{lost} left its gang"
         measured: dict[str, Any] = {
             name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
         }
@@ -394,6 +466,7 @@ class Agent:
         run.node_file.unlink(missing_ok=True)
         del self._running[key]
         self._books.release(key)
+        self._gangs.end(run.claim)
         self._endings.append((run.claim, ending))
         self._pace.ended(now_s - run.started_s)
         self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
@@ -412,6 +485,7 @@ class Agent:
     def _end(self, claim: Claim, outcome: Outcome, cause: str) -> None:
         """End a claim that was booked and isn't running."""
         self._books.release(attempt_key(claim))
+        self._gangs.end(claim)
         self._endings.append((claim, self._station.attempt(claim, outcome, cause)))
 
     def _settle(self) -> None:
@@ -436,6 +510,7 @@ class Agent:
         self._next_control_s = now_s + self._settings.control_s
         self._drain_cause = self._drain_cause or self._station.drain_reason()
         self._reconcile()
+        self._follow_summons()
         for task_id in self._station.orders_to_cancel():
             for run in self._running.values():
                 if run.claim.name.id == task_id:
@@ -486,6 +561,8 @@ class Agent:
         if self._waiting is not None:
             self._end(self._waiting, Outcome.RETURNED, cause)
             self._waiting = None
+        self._gangs.desert()
+        self._have_node_back()
 
     def _drain(self, reason: str) -> None:
         """Take this node out of service: this worker, and those that would start here."""
@@ -495,7 +572,9 @@ class Agent:
             self._station.writer.note("drained", reason=reason)
 
     def _reason_to_leave(self) -> str | None:
-        if self._running or self._endings or self._to_start or self._ahead or self._waiting is not None:
+        if self._running or self._endings or self._to_start or self._ahead:
+            return None
+        if self._waiting is not None or self._kept is not None:
             return None
         if self._stop_cause is not None:
             return self._stop_cause
@@ -531,6 +610,16 @@ class Agent:
         ]
         if self._waiting is not None:
             running.append({"id": self._waiting.name.id, "attempt": self._waiting.name.attempt, "waits": True})
+        if self._kept is not None:
+            summons = self._kept.summons
+            running.append(
+                {
+                    "id": summons.task,
+                    "attempt": summons.attempt,
+                    "leader": summons.leader,
+                    "ready": self._kept.is_empty,
+                }
+            )
         left_s = self._left_s()
         return Lease(
             worker="",
@@ -540,7 +629,11 @@ class Agent:
             processes=tuple(processes),
             state=state,
             reason=self._stop_cause or self._drain_cause or "",
-            capacity={**self._books.inventory.as_capacity(), "lane": self._settings.lane},
+            capacity={
+                **self._books.inventory.as_capacity(),
+                "lane": self._settings.lane,
+                "gang": self._settings.gang,
+            },
             free=self._books.free(),
             running=tuple(running),
             identity=dict(self._settings.identity),

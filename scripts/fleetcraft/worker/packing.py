@@ -24,14 +24,14 @@ class Books:
     from then on, and it may start when nothing else is left.
     """
 
-    def __init__(self, inventory: Inventory, lane: str | None = None):
+    def __init__(self, inventory: Inventory, lane: str | None = None, gang: str | None = None):
         self.inventory = inventory
-        self._lane = lane
+        self._lane, self._gang = lane, gang
         self._shares: dict[str, Share] = {}
 
     def fits(self, request: Request) -> bool:
         """Whether a request can be booked now."""
-        if why_never(self.inventory, request, self._lane) is not None or self.exclusive is not None:
+        if why_never(self.inventory, request, self._lane, self._gang) is not None or self.exclusive is not None:
             return False
         if request.access == "exclusive":
             return True
@@ -47,7 +47,7 @@ class Books:
 
     def could(self, request: Request) -> bool:
         """Whether a request could be booked if there were nothing else."""
-        return why_never(self.inventory, request, self._lane) is None and self.exclusive is None
+        return why_never(self.inventory, request, self._lane, self._gang) is None and self.exclusive is None
 
     def book(self, key: str, request: Request) -> Share:
         """Give a task what it asks for; it must fit."""
@@ -113,9 +113,14 @@ class Books:
         return tuple(fitting[:count])
 
 
-def why_never(inventory: Inventory, request: Request, lane: str | None) -> str | None:
-    """Why a node can't serve a request even when it is idle; None if it can. One sentence for people."""
-    if request.nodes > 1:
+def why_never(inventory: Inventory, request: Request, lane: str | None, gang: str | None = None) -> str | None:
+    """Why a node can't serve a request even when it is idle; None if it can. One sentence for people.
+
+    Parameters
+    ----------
+    gang : what the nodes of a gang have in common; None where this one can't be in any.
+    """
+    if request.nodes > 1 and gang is None:
         return f"it is a gang of {request.nodes} nodes, which this worker can't join"
     if request.lane is not None and request.lane != lane:
         return f"it asks for lane {request.lane!r}, the worker is of {f'lane {lane!r}' if lane else 'no lane'}"

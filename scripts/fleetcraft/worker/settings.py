@@ -14,6 +14,9 @@ class Settings:
     Parameters
     ----------
     lane : serves tasks of this lane besides those that ask for none.
+    gang : names what this worker's node has in common with those that it can be in a gang with (an allocation); None if
+        it can't be in any.
+    gang_patience_s : how long a gang that this worker leads may take to come together.
     idle_timeout_s : leaves after so long without work that it could do; None to stay.
     walltime_s : how long it may live, as its allocation says; None without a limit.
     walltime_margin_s : how long before its walltime it ends what still runs and gives it back.
@@ -29,6 +32,8 @@ class Settings:
     """
 
     lane: str | None = None
+    gang: str | None = None
+    gang_patience_s: float = 1800.0
     idle_timeout_s: float | None = None
     walltime_s: float | None = None
     walltime_margin_s: float = 30.0
