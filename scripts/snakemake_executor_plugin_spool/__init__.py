@@ -31,7 +31,16 @@ class ExecutorSettings(ExecutorSettingsBase):
         default="local",
         metadata={
             "help": "How workers come to be. local: started on this machine when there is work, and stopped at the "
-            "end. none: you start them, with `fleetcraft worker`.",
+            "end. slurm: in allocations that are submitted as --spool-fleet-file says. none: you start them, with "
+            "`fleetcraft worker`.",
+            "env_var": False,
+            "required": False,
+        },
+    )
+    fleet_file: Optional[Path] = field(
+        default=None,
+        metadata={
+            "help": "The lanes of a fleet on Slurm, what the site allows, and the budget; see profiles/README.md.",
             "env_var": False,
             "required": False,
         },

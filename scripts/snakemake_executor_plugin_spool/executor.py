@@ -18,7 +18,6 @@ from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
 from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
 from fleetcraft.worker.liveness import LocalOracle
-from fleetcraft.worker.packing import why_never
 from fleetcraft.worker.warm import LAUNCHER
 from snakemake_executor_plugin_spool.command import Commands
 from snakemake_executor_plugin_spool.failure import describe_failure
@@ -26,6 +25,7 @@ from snakemake_executor_plugin_spool.fleet import Fleet, FleetFailed, LocalFleet
 from snakemake_executor_plugin_spool.identity import fingerprint, member_key, members_of, outputs_to_sync, task_id
 from snakemake_executor_plugin_spool.request import priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
+from snakemake_executor_plugin_spool.slurm_fleet import SlurmFleet
 from snakemake_executor_plugin_spool.sources import Sources, freeze
 
 _SHORTEST_PAUSE_S = 0.05
@@ -226,18 +226,16 @@ class Executor(RemoteExecutor):
 
     def _check_capacity(self, spec: TaskSpec) -> None:
         """Say at once that a task can't be run here."""
-        capacity = self._fleet.capacity()
-        if capacity is None:
+        refusal = self._fleet.refusal(spec.request)
+        if refusal is not None:
+            raise BadInput(
+                f"no worker of this fleet can ever run this job: {refusal}",
+                remedy="Lower the rule's threads or resources (--set-threads, --set-resources), or use larger workers",
+            )
+        if not self._fleet.is_known:
             reason = self._open_session().nobody_can(spec.request)
             if reason is not None:
                 self.logger.warning(f"{spec.id} waits for another worker than those that are there: {reason}.")
-            return
-        reason = why_never(capacity, spec.request, None)
-        if reason is not None:
-            raise BadInput(
-                f"no worker of this fleet can ever run this job: {reason}",
-                remedy="Lower the rule's threads or resources (--set-threads, --set-resources), or use larger workers",
-            )
 
     def _ended_meanwhile(self, job: Any) -> bool:
         """Whether this job, to all appearance, ended after Snakemake had looked and found that it is to run.
@@ -288,9 +286,14 @@ class Executor(RemoteExecutor):
         settings = self.workflow.executor_settings
         if settings.fleet == "none":
             return NoFleet(self._clock)
+        if settings.fleet == "slurm":
+            return SlurmFleet(spool, settings.fleet_file, self._environment, self.logger.info)
         if settings.fleet != "local":
             raise BadInput(
-                "this kind of fleet is unknown", key="--spool-fleet", value=settings.fleet, remedy="Use local or none"
+                "this kind of fleet is unknown",
+                key="--spool-fleet",
+                value=settings.fleet,
+                remedy="Use local, slurm or none",
             )
         return LocalFleet(
             spool,

@@ -23,6 +23,7 @@ NODES = ("n1", "n2", "n3", "n4")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
 _CALLERS_VARIABLE = "FLEETCRAFT_SLURM_CALLS"
 
+_NODE = "CPUs=2 RealMemory=4000 Gres=gpu:1"
 _CONFIGURATION = """
 ClusterName=test
 SlurmctldHost=localhost
@@ -57,7 +58,7 @@ MinJobAge=15
 MessageTimeout=5
 UnkillableStepTimeout=30
 GresTypes=gpu
-NodeName=n[1-4] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] CPUs=2 RealMemory=4000 Gres=gpu:1
+NodeName=n[1-4] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] {node}
 PartitionName=main Nodes=n[1-4] Default=YES MaxTime=60 State=UP
 PartitionName=small Nodes=n[1-4] Default=NO MaxTime=2 State=UP
 """
@@ -111,7 +112,7 @@ class SlurmCluster:
             (self.root / name).mkdir()
         ports = _free_ports(1 + len(NODES))
         configuration = _CONFIGURATION.format(
-            root=self.root, controller_port=ports[0], first_port=ports[1], last_port=ports[-1]
+            root=self.root, controller_port=ports[0], first_port=ports[1], last_port=ports[-1], node=_NODE
         )
         (self.root / "slurm.conf").write_text(configuration)
         (self.root / "gres.conf").write_text("NodeName=n[1-4] Name=gpu File=/dev/null\n")

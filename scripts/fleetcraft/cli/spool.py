@@ -154,6 +154,7 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser = _add(subparsers, "worker", "serve a spool on this node until told to leave", _worker)
     parser.add_argument("--capacity", default="", help="what to believe of this node: threads=4,mem_mb=8000,gpus=2,…")
     parser.add_argument("--lane")
+    parser.add_argument("--host", metavar="NAME", help="what this node is called (default: this machine's name)")
     parser.add_argument("--idle-timeout", type=float, metavar="S", help="leave after so long without work")
     parser.add_argument("--walltime", type=float, metavar="S", help="how long it may live")
     parser.add_argument("--walltime-margin", type=float, default=defaults.walltime_margin_s, metavar="S")
@@ -191,7 +192,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
     starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
     inventory = detect(parse_override(arguments.capacity))
-    reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}).run()
+    reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}, host=arguments.host).run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)
     return 0
 

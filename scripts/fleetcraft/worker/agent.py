@@ -57,7 +57,7 @@ class Agent:
     starters : how kinds of tasks are started, by `TaskSpec.launcher`, each in a launcher process of its own, made when
         it is first needed; "command" is always there.
     prepare : run in the launcher of a kind before it serves.
-    host : only tests give another one than this machine's.
+    host : what the node is called, where that isn't this machine's own name.
     lock_directory : where the node's lock is, on this machine alone; by default in its memory.
     """
 
@@ -287,6 +287,7 @@ class Agent:
             attempt=claim.name.attempt,
             group=spec.group,
             access=claim.request.access,
+            request=claim.request.class_name,
             slot=slot_name(self._host, share),
             threads=claim.request.threads,
         )

@@ -1,0 +1,69 @@
+"""Workers in allocations of Slurm, as the executor sees them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fleetcraft.fleet.controller import FleetController
+from fleetcraft.fleet.errors import FleetStopped, NoAnswer, NoSlurm
+from fleetcraft.fleet.load import load_fleet
+from fleetcraft.fleet.login import check_login_node, check_shared
+from fleetcraft.fleet.script import Software
+from fleetcraft.ground.errors import BadInput
+from fleetcraft.spool import Oracle, Request, Spool
+from fleetcraft.worker.liveness import LocalOracle
+from snakemake_executor_plugin_spool.fleet import FleetFailed
+
+
+class SlurmFleet:
+    """A fleet of the executor's, by `fleetcraft.fleet`.
+
+    Parameters
+    ----------
+    file : the fleet file.
+    environment : of every job; from it, workers take where the campaign's sources are.
+    say : told in a sentence what happened.
+    """
+
+    is_known = True
+
+    def __init__(self, spool: Spool, file: Path | None, environment: Mapping[str, str], say: Callable[[str], None]):
+        if file is None:
+            raise BadInput(
+                "a fleet on Slurm needs a description of its lanes",
+                key="--spool-fleet-file",
+                remedy="Name a fleet file; profiles/vista/fleet.yaml is an example",
+            )
+        self._settings = load_fleet(file)
+        check_login_node(self._settings.site)
+        check_shared(spool.root, self._settings.site.shared)
+        carried = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
+        software = Software(sys.executable, environment.get("PYTHONPATH"), carried)
+        self._controller = FleetController(spool, self._settings, software, LocalOracle(spool.clock), say=say)
+        self.oracle: Oracle = self._controller.oracle
+        self.stale_s = self._controller.stale_s
+        self._stopped = False
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no lane could ever serve a request; None if one could."""
+        return self._settings.refusal(request)
+
+    def tend(self) -> None:
+        """Let the controller do what is due."""
+        try:
+            self._controller.step()
+        except (FleetStopped, NoSlurm) as error:
+            raise FleetFailed(error.problem, file=error.file, remedy=error.remedy) from error
+
+    def stop(self) -> None:
+        """Cancel the allocations; what their workers ran, they end and give back."""
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            self._controller.stop()
+        except (FleetStopped, NoAnswer) as error:
+            raise FleetFailed(error.problem, remedy=error.remedy) from error
