@@ -1,6 +1,7 @@
 # make demo    set up and run the demo campaign to its report
 # make test    set up and pass all tests
 # make check   lint, types and unit tests, in under two minutes once set up
+# make test-slurm   fleets on a real Slurm that the tests start themselves; skipped where Slurm isn't installed
 # make test-executor   real Snakemakes through the executor `spool`; apart, for a busy machine can outlast their patience
 # make envs    build the tool chains under .envs as envs/*.yaml defines them
 # make lock    resolve requirements.lock anew from pyproject.toml
@@ -9,7 +10,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-executor check envs lock format schema clean
+.PHONY: demo test test-slurm test-executor check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -17,9 +18,12 @@ demo: .venv/complete envs
 	$(BIN)/snakemake --report results/work/demo/report.html
 	@$(BIN)/fleetcraft summary
 
-test: check envs
+test: check envs test-slurm
 	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/faults tests/workflow
+
+test-slurm: .venv/complete
+	$(BIN)/pytest tests/slurm
 
 test-executor: .venv/complete
 	$(BIN)/pytest tests/executor
@@ -47,6 +51,7 @@ lock:
 
 schema: .venv/complete
 	$(BIN)/fleetcraft schema > config/schema.json
+	$(BIN)/fleetcraft schema fleet > config/fleet.schema.json
 
 format: .venv/complete
 	$(BIN)/ruff check --fix .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from fleetcraft.fleet.controller import FleetController
 from fleetcraft.fleet.load import load_fleet
 from fleetcraft.fleet.records import Record, Records
 from fleetcraft.fleet.script import Software
-from fleetcraft.fleet.slurm import CommandRunner
+from fleetcraft.fleet.slurm import CommandRunner, Runner
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.spool import Producer, Reaper, Request, Result, ResultScanner, Spool, TaskSpec, Writer
 from fleetcraft.worker.liveness import LocalOracle
@@ -90,6 +91,7 @@ class Campaign:
         self.scanner = ResultScanner(self.spool)
         self.results: dict[str, Result] = {}
         self.poll_s = poll_s
+        self.runner: Runner = CommandRunner(os.environ | cluster.environment)
         self.controller = self.new_controller()
 
     def new_controller(self) -> FleetController:
@@ -99,7 +101,7 @@ class Campaign:
             load_fleet(self.file),
             Software(sys.executable, str(ROOT / "scripts"), {"SLURM_CONF": self.cluster.environment["SLURM_CONF"]}),
             LocalOracle(SystemClock()),
-            runner=CommandRunner(self.cluster.environment),
+            runner=self.runner,
             say=self.said.append,
             poll_s=self.poll_s,
         )

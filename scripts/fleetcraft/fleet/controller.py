@@ -182,16 +182,16 @@ class FleetController:
             return found, []
         usage, living = self._usage(jobs), self._shapes(jobs)
         now_s = self._clock.monotonic()
-        later = {name for name, until_s in self._not_before_s.items() if until_s > now_s}
-        lanes = {name: lane for name, lane in self._fleet.lanes.items() if name not in later}
-        waits: list[Decision] = [Hold(name, "it is tried again in a while", passes=True) for name in later]
-        if not lanes:
-            return found, waits
-        fleet = self._fleet.model_copy(update={"lanes": lanes})
-        decisions = decide(found, fleet, living, usage, float("inf"), self._paused)
+        held = {
+            name: Hold(name, "it was rejected and is tried again in a while", passes=True)
+            for name, until_s in self._not_before_s.items()
+            if until_s > now_s
+        }
+        held |= {name: Hold(name, reason, passes=False) for name, reason in self._paused.items()}
+        decisions = decide(found, self._fleet, living, usage, float("inf"), held)
         if self._fleet.budget is not None and any(isinstance(decision, Submit) for decision in decisions):
-            decisions = decide(found, fleet, living, usage, self._funds(), self._paused)
-        return found, decisions + waits
+            decisions = decide(found, self._fleet, living, usage, self._funds(), held)
+        return found, decisions
 
     def _funds(self) -> float | None:
         """What may still be spent. What has been submitted may not be in the balance yet, so it is subtracted."""

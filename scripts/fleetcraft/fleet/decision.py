@@ -89,16 +89,16 @@ def decide(
     living: Sequence[Living],
     usage: Usage,
     funds: float | None,
-    paused: Mapping[str, str] | None = None,
+    held: Mapping[str, Hold] | None = None,
 ) -> list[Decision]:
     """What to do for each lane that has work.
 
     Parameters
     ----------
     funds : what may still be spent beyond the headroom and beyond what was submitted; None where nobody knows.
-    paused : lanes that failed again and again → why.
+    held : lanes that get nothing, whatever their work.
     """
-    return _Deciding(work, fleet, living, usage, funds, paused or {}).decide()
+    return _Deciding(work, fleet, living, usage, funds, held or {}).decide()
 
 
 class _Deciding:
@@ -111,9 +111,9 @@ class _Deciding:
         living: Sequence[Living],
         usage: Usage,
         funds: float | None,
-        paused: Mapping[str, str],
+        held: Mapping[str, Hold],
     ):
-        self._fleet, self._living, self._funds, self._paused = fleet, list(living), funds, paused
+        self._fleet, self._living, self._funds, self._held = fleet, list(living), funds, held
         self._jobs, self._running, self._nodes = usage.jobs, usage.running, usage.nodes
         # What is hardest to place goes first, as workers take it.
         self._work = sorted((w for w in work if w.count > 0), key=lambda w: w.request.weight, reverse=True)
@@ -148,8 +148,8 @@ class _Deciding:
         wanted = max(gang, math.ceil(sum(self._nodes_for(lane, i, left[i]) for i in mine) - _EXACT))
         wanted = min(wanted, lane.nodes.max)
         least = max(lane.nodes.min, gang)
-        if name in self._paused:
-            self._hold(name, self._paused[name], passes=False)
+        if name in self._held:
+            self._decisions.append(self._held[name])
         elif wanted < least and not forced:
             self._hold(name, f"its work keeps {wanted} nodes busy, an allocation has at least {least}", passes=False)
         elif len(own) >= lane.max_allocations:
@@ -204,7 +204,7 @@ class _Deciding:
         """Whether a lane was held for its shape although nothing that lives or was decided will do its work."""
         lane = self._fleet.lanes[name]
         for decision in self._decisions:
-            if decision.lane == name and (isinstance(decision, Submit) or decision.passes or name in self._paused):
+            if decision.lane == name and (isinstance(decision, Submit) or decision.passes or name in self._held):
                 return False
         return any(
             self._now[i] > _EXACT
@@ -220,7 +220,8 @@ class _Deciding:
     def _will_serve(self, allocation: Living, request: Request) -> bool:
         """Whether a living allocation has the nodes and the time for a task."""
         return (
-            self._can_serve(allocation.lane, request)
+            allocation.lane in self._fleet.lanes
+            and self._can_serve(allocation.lane, request)
             and request.nodes <= allocation.nodes
             and request.runtime_s <= allocation.left_s
         )

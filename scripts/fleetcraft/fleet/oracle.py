@@ -1,7 +1,8 @@
 """Which workers are gone, by Slurm's word.
 
-A worker's step is its process: it is gone when Slurm, asked after the question had come up, lists it no more. No answer
-means nothing. Why it went is said by Slurm itself, in the job's state or in the log of the step; where nobody explains
+A worker's step is its process: it is gone when Slurm, asked after the question had come up, lists it no more, or has
+taken its node away from the job (the step of a lost node can stay on the list until the job ends). No answer means
+nothing. Why it went is said by Slurm itself, in the job's state or in the log of the step; where nobody explains
 it, the task may have been the cause.
 """
 
@@ -62,7 +63,7 @@ class SlurmOracle:
         if self.jobs is None or self.jobs.asked_s < asked_s:
             return Liveness(Verdict.UNKNOWN)
         job = self.jobs.by_id.get(job_id)
-        if job is not None and not job.has_ended:
+        if job is not None and not job.has_ended and self._has_node(job, lease.host):
             if self.steps is None or self.steps.asked_s < asked_s:
                 self._open.add(worker)
                 return Liveness(Verdict.UNKNOWN)

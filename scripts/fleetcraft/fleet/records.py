@@ -123,6 +123,8 @@ class Records:
         except OSError:
             return None
         for line in text.splitlines():
+            if line.startswith("srun:") and line.endswith(f"Node failure on {node}"):
+                return "node lost"
             if f"STEP {job}.{step} ON" in line and _CANCELLED in line:
                 return next((cause for sign, cause in _REASONS.items() if sign in line), "step cancelled")
         return None

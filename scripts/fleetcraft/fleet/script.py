@@ -52,6 +52,9 @@ def render_allocation(record: Record, lane: Lane, directory: Path, avoided: Sequ
         directory=str(directory),
         walltime_s=record.walltime_s,
         avoided=",".join(avoided),
+        # Workers end by themselves at their margin. This is for a walltime that was shortened; Slurm may send it half a
+        # minute earlier than it is asked to, and to all processes of a step: only TERM is told from a task's own end.
+        signal_s=max(5, int(lane.walltime_margin_s / 4)),
     )
 
 

@@ -106,7 +106,7 @@ def expand_variables(text: str, key: str) -> str:
 
 
 def split_location(message: str) -> tuple[str | None, str]:
-    """Take the key off a message that opens with `@key: `, as the validators of a whole document write it."""
+    """Take the key off a message that opens with `@key: `, as validators write it that look at several keys."""
     match = re.match(r"@(\S+): (.*)", message, re.DOTALL)
     return (match[1], match[2]) if match else (None, message)
 
@@ -144,10 +144,11 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
     if first["type"] == "value_error":
         own_location, message = split_location(str(first["ctx"]["error"]))
         if own_location is not None:
+            inside = (*location, *own_location.split("."))
             return BadInput(
                 f"{message}{others}",
-                file=place(trees, tuple(own_location.split("."))),
-                key=own_location,
+                file=place(trees, inside),
+                key=".".join(inside),
                 remedy="Correct this key or the one it refers to",
             )
     return BadInput(

@@ -16,9 +16,10 @@ from typing import Any, Literal
 from fleetcraft.ground.errors import NoSpace
 from fleetcraft.ground.machine import boot_id, host_name, own_start
 from fleetcraft.ground.processes import adopt_orphans
+from fleetcraft.ground.repository import node_copy
 from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
-from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
+from fleetcraft.worker.context import attempt_key, attempt_scratch, slot_name, task_environment, write_node_file
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.judgement import CANCELLED, judge
@@ -277,6 +278,9 @@ class Agent:
             return
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
+        scratch = attempt_scratch(key)
+        if scratch is not None:
+            scratch.mkdir(parents=True, exist_ok=True)
         launcher = self._launchers.of(spec.launcher)
         if self._has_entered and self._node.holds == "share":
             self._station.writer.note("node entered")
@@ -295,7 +299,7 @@ class Agent:
         self._running[key] = run
         launcher.start(
             key,
-            command=list(spec.command),
+            command=[node_copy(spec.command[0]), *spec.command[1:]],
             directory=spec.directory,
             environment=task_environment(claim, share, self._host, self._station.name, node_file),
             log=self._spool.layout.log(claim.name),
@@ -389,6 +393,9 @@ class Agent:
             "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
         )
         run.node_file.unlink(missing_ok=True)
+        scratch = attempt_scratch(key)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         del self._running[key]
         self._books.release(key)
         self._endings.append((run.claim, ending))
