@@ -119,7 +119,7 @@ class SlurmCluster:
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        for program in ("squeue", "sbatch", "scancel", "scontrol"):
+        for program in ("squeue", "sbatch", "scancel", "scontrol", "ssh"):
             self._wrap(program)
         self.root.chmod(0o755)
         self._spawn(
@@ -246,7 +246,7 @@ class SlurmCluster:
 
     def _wrap(self, program: str) -> None:
         """Put a program of this name in front on PATH that notes each call and becomes the real one."""
-        real = shutil.which(program, path=_path())
+        real = shutil.which(program, path=_path()) or "false"
         wrapper = self.root / "bin" / program
         wrapper.write_text(
             "#!/bin/bash\n"
