@@ -46,6 +46,12 @@ envs: .venv/complete
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
+.venv-slurm/complete: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-slurm
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements.lock
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --no-build-isolation --editable .[slurm]
+	touch $@
+
 lock:
 	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --output-file requirements.lock
 
@@ -59,4 +65,4 @@ format: .venv/complete
 	$(BIN)/snakefmt Snakefile rules
 
 clean:
-	rm -rf .venv .envs .snakemake results
+	rm -rf .venv .venv-slurm .envs .snakemake results

@@ -25,7 +25,7 @@ from snakemake_executor_plugin_spool.fleet import Fleet, FleetFailed, LocalFleet
 from snakemake_executor_plugin_spool.identity import fingerprint, member_key, members_of, outputs_to_sync, task_id
 from snakemake_executor_plugin_spool.request import priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
-from snakemake_executor_plugin_spool.slurm_fleet import SlurmFleet
+from snakemake_executor_plugin_spool.slurm_fleet import InsideFleet, SlurmFleet
 from snakemake_executor_plugin_spool.sources import Sources, freeze
 
 _SHORTEST_PAUSE_S = 0.05
@@ -288,12 +288,14 @@ class Executor(RemoteExecutor):
             return NoFleet(self._clock)
         if settings.fleet == "slurm":
             return SlurmFleet(spool, settings.fleet_file, self._environment, self.logger.info)
+        if settings.fleet == "inside":
+            return InsideFleet(spool, settings.fleet_file, self._environment, self.logger.info, settings.lane)
         if settings.fleet != "local":
             raise BadInput(
                 "this kind of fleet is unknown",
                 key="--spool-fleet",
                 value=settings.fleet,
-                remedy="Use local, slurm or none",
+                remedy="Use local, slurm, inside or none",
             )
         return LocalFleet(
             spool,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fleetcraft.fleet.controller import FleetController
 from fleetcraft.fleet.errors import FleetStopped, NoAnswer, NoSlurm
+from fleetcraft.fleet.inside import InsideController
 from fleetcraft.fleet.load import load_fleet
 from fleetcraft.fleet.login import check_login_node, check_shared
 from fleetcraft.fleet.script import Software
@@ -26,11 +27,19 @@ class SlurmFleet:
     file : the fleet file.
     environment : of every job; from it, workers take where the campaign's sources are.
     say : told in a sentence what happened.
+    lane : of the allocation, for a fleet inside of one.
     """
 
     is_known = True
 
-    def __init__(self, spool: Spool, file: Path | None, environment: Mapping[str, str], say: Callable[[str], None]):
+    def __init__(
+        self,
+        spool: Spool,
+        file: Path | None,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        lane: str | None = None,
+    ):
         if file is None:
             raise BadInput(
                 "a fleet on Slurm needs a description of its lanes",
@@ -40,12 +49,15 @@ class SlurmFleet:
         self._settings = load_fleet(file)
         check_login_node(self._settings.site)
         check_shared(spool.root, self._settings.site.shared)
-        carried = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
-        software = Software(sys.executable, environment.get("PYTHONPATH"), carried)
-        self._controller = FleetController(spool, self._settings, software, LocalOracle(spool.clock), say=say)
+        self._controller = self._make(spool, software_of(environment), say, lane)
         self.oracle: Oracle = self._controller.oracle
         self.stale_s = self._controller.stale_s
         self._stopped = False
+
+    def _make(
+        self, spool: Spool, software: Software, say: Callable[[str], None], lane: str | None
+    ) -> FleetController | InsideController:
+        return FleetController(spool, self._settings, software, LocalOracle(spool.clock), say=say)
 
     def refusal(self, request: Request) -> str | None:
         """Why no lane could ever serve a request; None if one could."""
@@ -67,3 +79,26 @@ class SlurmFleet:
             self._controller.stop()
         except (FleetStopped, NoAnswer) as error:
             raise FleetFailed(error.problem, remedy=error.remedy) from error
+
+
+class InsideFleet(SlurmFleet):
+    """A fleet in the allocation that this process is in."""
+
+    def _make(
+        self, spool: Spool, software: Software, say: Callable[[str], None], lane: str | None
+    ) -> FleetController | InsideController:
+        controller = InsideController(spool, self._settings, lane, software, LocalOracle(spool.clock), say=say)
+        self._lane = controller.lane
+        return controller
+
+    def refusal(self, request: Request) -> str | None:
+        """Only this allocation's lane can serve."""
+        if request.lane not in (None, self._lane):
+            return f"it asks for lane {request.lane!r}, and this allocation is of lane {self._lane!r}"
+        return self._settings.lanes[self._lane].refusal(self._lane, request)
+
+
+def software_of(environment: Mapping[str, str]) -> Software:
+    """What workers run from: this interpreter, and the campaign's sources."""
+    carried = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
+    return Software(sys.executable, environment.get("PYTHONPATH"), carried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_a_campaign_that_is_interrupted_leaves_no_allocation_behind(workflow: Wo
     [
         (("--spool-fleet", "slurm"), "--spool-fleet-file"),
         (("--spool-fleet", "slurm", "--spool-fleet-file", "none.yaml"), "a fleet file was expected"),
-        (("--spool-fleet", "slrum"), "Use local, slurm or none"),
+        (("--spool-fleet", "slrum"), "Use local, slurm, inside or none"),
         ((*OPTIONS, "--default-resources", "lane='mian'"), "there is no lane 'mian'. Did you mean 'main'"),
         ((*OPTIONS, "--default-resources", "runtime=100000"), "it may run 6000000 s"),
     ],
@@ -108,3 +109,27 @@ def test_a_spool_that_nodes_cannot_see_is_refused(workflow: Workflow) -> None:
     run = workflow.run(*OPTIONS)
     assert run.returncode == 1
     assert "a file system of this machine alone" in run.stdout
+
+
+def test_a_campaign_inside_an_allocation_uses_all_of_its_nodes(workflow: Workflow, cluster: SlurmCluster) -> None:
+    workflow.write("Snakefile", FAN)
+    command = workflow.command("--spool-fleet", "inside", "--spool-fleet-file", "fleet.yaml")
+    script = "\n".join(["#!/bin/bash", f"cd {workflow.directory}", f"exec {shlex.join(command)} > said 2>&1"])
+    workflow.write("job.sh", script)
+    before = len(cluster.all_jobs())
+    options = ["--nodes=3", "--exclusive", "--ntasks-per-node=1", "--time=5", "--output=/dev/null"]
+    cluster.run("sbatch", "--parsable", *options, str(workflow.directory / "job.sh"))
+    wait_until(lambda: not cluster.jobs(), 60)
+    written = [line.split() for i in range(12) for line in workflow.lines(f"out/{i}.txt")]
+    assert len(written) == 12, workflow.lines("said")
+    assert len({words[1] for words in written}) == 3
+    assert len(cluster.all_jobs()) - before == 1
+    assert not read_leases(workflow.spool())
+
+
+def test_inside_of_no_allocation_it_says_so(workflow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    workflow.write("Snakefile", FAN)
+    run = workflow.run("--spool-fleet", "inside", "--spool-fleet-file", "fleet.yaml")
+    assert run.returncode == 1
+    assert "not inside an allocation" in run.stdout

@@ -129,3 +129,22 @@ def test_what_no_lane_could_ever_serve_is_refused_with_the_reason(tmp_path: Path
 def test_the_schema_is_the_one_that_the_models_give(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "fleet"]) == 0
     assert (root / "config/fleet.schema.json").read_text() == capsys.readouterr().out, "run `make schema`"
+
+
+@pytest.mark.parametrize("profile", ["vista", "ls6"])
+def test_the_fleet_files_that_ship_are_good(root: Path, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
+    monkeypatch.setenv("FLEETCRAFT_ACCOUNT", "ABC-123")
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    file = root / "profiles" / profile / "fleet.yaml"
+    assert load_fleet(file).lanes
+    assert "fleet.schema.json" in file.read_text().splitlines()[0]
+
+
+def test_the_example_in_the_documentation_is_a_good_file(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETCRAFT_ACCOUNT", "ABC-123")
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    text = (root / "profiles/README.md").read_text()
+    example = text.split("## Fleets on Slurm")[1].split("```yaml\n")[1].split("```")[0]
+    assert load(tmp_path, example).budget is not None

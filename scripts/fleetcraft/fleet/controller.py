@@ -9,7 +9,7 @@ from dataclasses import replace
 from fleetcraft.fleet.budget import read_balance
 from fleetcraft.fleet.decision import Decision, Hold, Living, Submit, Usage, Work, decide
 from fleetcraft.fleet.demand import waiting, work
-from fleetcraft.fleet.errors import FleetStopped, NoAnswer, Rejected
+from fleetcraft.fleet.errors import FleetStopped, NoAnswer, NoSlurm, Rejected
 from fleetcraft.fleet.history import History
 from fleetcraft.fleet.oracle import SlurmOracle
 from fleetcraft.fleet.records import Record, Records
@@ -17,7 +17,7 @@ from fleetcraft.fleet.script import Software, write_scripts
 from fleetcraft.fleet.settings import FleetSettings
 from fleetcraft.fleet.slurm import RUNNING, Job, Jobs, Runner, Slurm
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.spool import Oracle, Spool, Writer, aborted, drained, read_leases
+from fleetcraft.spool import Oracle, Spool, Writer, aborted, drain, drained, read_leases
 
 _FAILURES = 3
 """So many allocations of a lane that come to nothing in a row, and it is paused."""
@@ -112,11 +112,6 @@ class FleetController:
         self._act(jobs)
         self._writer.sync()
 
-    def plan(self, jobs: Jobs | None = None) -> tuple[list[Work], list[Decision]]:
-        """The work there is, and what would be decided now; submits nothing."""
-        self._history.read()
-        return self._decide(jobs or Jobs(self._clock.monotonic(), {}))
-
     def stop(self) -> None:
         """Cancel every allocation of this fleet, and wait within bounds until its workers have left."""
         if self._living:
@@ -135,7 +130,7 @@ class FleetController:
                     f"job {strange.id}", f"Job {strange.id} is in state {strange.state}, which isn't known here."
                 )
         for record in list(self._living):
-            job = self._job_of(record, jobs)
+            job = job_of(record, jobs)
             if record.job is None and job is not None:
                 self._replace(record, replace(record, job=job.id, state="submitted"))
                 self._say(f"Allocation {job.id} of lane {record.lane} was submitted after all.")
@@ -146,12 +141,6 @@ class FleetController:
                 continue
             if job is None or job.has_ended:
                 self._end(record, job.state.lower() if job is not None else "ended", counts=True)
-
-    @staticmethod
-    def _job_of(record: Record, jobs: Jobs) -> Job | None:
-        if record.job is not None:
-            return jobs.by_id.get(record.job)
-        return next((job for job in jobs.by_id.values() if job.name == record.name), None)
 
     def _bear_silence(self, error: NoAnswer, now_s: float) -> None:
         if self._silent_since_s is None:
@@ -180,7 +169,8 @@ class FleetController:
         found = work(self._spool, self._history)
         if aborted(self._spool) is not None:
             return found, []
-        usage, living = self._usage(jobs), self._shapes(jobs)
+        usage = usage_of(jobs, self._living)
+        living = shapes_of(self._living, jobs, self._fleet, self._records)
         now_s = self._clock.monotonic()
         held = {
             name: Hold(name, "it was rejected and is tried again in a while", passes=True)
@@ -204,31 +194,6 @@ class FleetController:
         except BadInput as error:
             raise FleetStopped(str(error).rstrip("."), remedy="Then start again") from error
         return balance - self._fleet.budget.headroom - sum(record.cost for record in self._living)
-
-    def _usage(self, jobs: Jobs) -> Usage:
-        there = [job for job in jobs.by_id.values() if not job.has_ended]
-        unseen = [record for record in self._living if self._job_of(record, jobs) is None]
-        return Usage(
-            len(there) + len(unseen),
-            sum(job.state in RUNNING for job in there),
-            sum(job.nodes for job in there) + sum(record.nodes for record in unseen),
-        )
-
-    def _shapes(self, jobs: Jobs) -> list[Living]:
-        """The living allocations, with the nodes and the time that they have for tasks."""
-        shapes = []
-        for record in self._living:
-            lane = self._fleet.lanes.get(record.lane)
-            if lane is None:
-                continue
-            job = self._job_of(record, jobs)
-            nodes, left_s = record.nodes, lane.usable_s
-            if job is not None and not job.is_waiting:
-                nodes = max(0, job.nodes - len(self._records.exits(record))) if job.state != "COMPLETING" else 0
-                if job.left_s is not None:
-                    left_s = job.left_s - lane.walltime_margin_s
-            shapes.append(Living(record.lane, nodes, left_s))
-        return shapes
 
     def _submit(self, decision: Submit) -> None:
         lane = self._fleet.lanes[decision.lane]
@@ -370,3 +335,103 @@ class FleetController:
         if self._said.get(key) != sentence:
             self._said[key] = sentence
             self._say(sentence)
+
+
+def job_of(record: Record, jobs: Jobs) -> Job | None:
+    """The job of an allocation, by its number, or by its name where nobody saw the number."""
+    if record.job is not None:
+        return jobs.by_id.get(record.job)
+    return next((job for job in jobs.by_id.values() if job.name == record.name), None)
+
+
+def usage_of(jobs: Jobs, living: Sequence[Record]) -> Usage:
+    """What the user has in Slurm; allocations that Slurm doesn't show yet are counted, too."""
+    there = [job for job in jobs.by_id.values() if not job.has_ended]
+    unseen = [record for record in living if job_of(record, jobs) is None]
+    return Usage(
+        len(there) + len(unseen),
+        sum(job.state in RUNNING for job in there),
+        sum(job.nodes for job in there) + sum(record.nodes for record in unseen),
+    )
+
+
+def shapes_of(living: Sequence[Record], jobs: Jobs | None, fleet: FleetSettings, records: Records) -> list[Living]:
+    """Living allocations, with the nodes and the time that they have for tasks."""
+    shapes = []
+    for record in living:
+        lane = fleet.lanes.get(record.lane)
+        if lane is None:
+            continue
+        job = job_of(record, jobs) if jobs is not None else None
+        nodes, left_s = record.nodes, lane.usable_s
+        if job is not None and not job.is_waiting:
+            nodes = max(0, job.nodes - len(records.exits(record))) if job.state != "COMPLETING" else 0
+            if job.left_s is not None:
+                left_s = job.left_s - lane.walltime_margin_s
+        shapes.append(Living(record.lane, nodes, left_s))
+    return shapes
+
+
+def preview(
+    spool: Spool, fleet: FleetSettings, slurm: Slurm | None = None
+) -> tuple[list[Work], list[Decision], list[str]]:
+    """What a controller would decide now, and what is uncertain about it; writes nothing and submits nothing."""
+    history, remarks = History(spool), []
+    history.read()
+    slurm = slurm or Slurm(spool.clock)
+    try:
+        jobs = slurm.jobs()
+        usage = usage_of(jobs, ())
+    except (NoAnswer, NoSlurm) as error:
+        jobs, usage = None, Usage()
+        remarks.append(f"Without what Slurm says of your other jobs: {error}")
+    records = Records(spool)
+    living = [record for record in records.read() if record.state != "ended"]
+    if jobs is not None:
+        living = [r for r in living if (job := job_of(r, jobs)) is not None and not job.has_ended]
+    funds: float | None = float("inf")
+    if fleet.budget is not None:
+        try:
+            funds = read_balance(fleet.budget) - fleet.budget.headroom - sum(record.cost for record in living)
+            remarks.append(f"{funds:,.1f} are left of the budget above the headroom and what is submitted.")
+        except NoAnswer as error:
+            funds = None
+            remarks.append(str(error))
+    found = work(spool, history)
+    shapes = shapes_of(living, jobs, fleet, records)
+    return found, decide(found, fleet, shapes, usage, funds), remarks
+
+
+def release(spool: Spool, slurm: Slurm, only: Sequence[int] = (), *, drain_only: bool = False) -> list[str]:
+    """Give living allocations back, or those `only`; what was done, a line each.
+
+    Raises
+    ------
+    BadInput : one of `only` isn't a living allocation of this spool.
+    """
+    records = Records(spool)
+    jobs = slurm.jobs()
+    living: dict[int, tuple[Record, Job]] = {}
+    for record in records.read():
+        job = job_of(record, jobs)
+        if record.state != "ended" and job is not None and not job.has_ended:
+            living[job.id] = (record, job)
+    for number in only:
+        if number not in living:
+            raise BadInput(
+                "this is no living allocation of this spool", value=number, remedy="`fleetcraft fleet list` shows them"
+            )
+    chosen = {number: pair for number, pair in living.items() if not only or number in only}
+    lines = []
+    for number, (record, job) in chosen.items():
+        if drain_only and not job.is_waiting:
+            for name, lease in read_leases(spool).items():
+                if lease.identity.get("allocation") == record.token:
+                    drain(spool, name, "its allocation is to be given back")
+            lines.append(f"job {number}: its workers finish what they run, and leave")
+            continue
+        slurm.cancel([number])
+        if record.job is None or job.is_waiting:
+            records.write(replace(record, job=number, state="ended", ending="released"))
+        lines.append(f"job {number}: cancelled")
+    return lines or ["no allocation lives"]

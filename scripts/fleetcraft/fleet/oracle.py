@@ -48,6 +48,11 @@ class SlurmOracle:
     _open: set[str] = field(default_factory=set)
 
     @property
+    def wants(self) -> bool:
+        """Whether anybody was asked about who is still without an answer."""
+        return bool(self._asked_s)
+
+    @property
     def wants_steps(self) -> bool:
         return bool(self._open)
 

@@ -74,10 +74,18 @@ def render_worker(token: str, lane_name: str, lane: Lane, workers: Workers, spoo
     )
 
 
-def render_head(name: str, lane: Lane, directory: Path, command: list[str], signal_s: int) -> str:
+def render_head(
+    name: str, lane: Lane, nodes: int, directory: Path, command: Sequence[str], successor: Sequence[str] | None
+) -> str:
     """The script of a head job: the controller itself, and the workers beside it."""
     return _template("head.sh.j2").render(
-        name=name, lane=lane, directory=str(directory), command=command, signal_s=signal_s
+        name=name,
+        lane=lane,
+        nodes=nodes,
+        directory=str(directory),
+        command=shlex.join(command),
+        successor=shlex.join(successor) if successor is not None else None,
+        signal_s=max(5, int(lane.walltime_margin_s / 4)),
     )
 
 

@@ -224,6 +224,16 @@ class Slurm:
         if answer.code != 0 and not _UNKNOWN_JOB.search(message):
             raise NoAnswer(f"scancel {job}.{step} did not get through ({message})", remedy="It is tried again")
 
+    def terminate_steps(self, steps: Iterable[tuple[int, str]]) -> None:
+        """TERM to all processes of exactly these steps, and nothing after it; those that have ended are no error."""
+        names = [f"{job}.{step}" for job, step in steps]
+        if not names:
+            return
+        answer = self._run(["scancel", "--signal=TERM", *names], _QUERY_S)
+        message = _last_lines(answer.errors)
+        if answer.code != 0 and not _UNKNOWN_JOB.search(message):
+            raise NoAnswer(f"scancel {' '.join(names)} did not get through ({message})", remedy="It is tried again")
+
     def host_names(self, expression: str) -> list[str]:
         """The nodes in an expression such as n[1-4]; asks no server."""
         answer = self._run(["scontrol", "show", "hostnames", expression], _QUERY_S)

@@ -33,8 +33,11 @@ from fleetcraft.worker.settings import Settings
 _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
 _BATCH = 16
+_STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
+_SIGNAL_S = 0.5
+"""How far apart signals to the processes of one step arrive."""
 
 
 @dataclass(slots=True)
@@ -360,7 +363,7 @@ class Agent:
         if event["unkillable"]:
             self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
         stop_cause = run.stop_cause
-        if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
+        if stop_cause is None and event["exit_code"] in _STOPPED:
             stop_cause = self._stop_signal_pending()
         outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
         measured: dict[str, Any] = {
@@ -369,7 +372,10 @@ class Agent:
         self._finish_run(key, outcome, cause, event["exit_code"], measured)
 
     def _stop_signal_pending(self) -> str | None:
-        """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
+        """A batch system signals the whole step: a task can die of it a moment before this worker gets its own."""
+        deadline_s = self._clock.monotonic() + _SIGNAL_S
+        while self._stop_cause is None and not self._signals and self._clock.monotonic() < deadline_s:
+            self._clock.sleep(0.02)
         return "worker stopped" if self._stop_cause or any(s != signal.SIGUSR1 for s in self._signals) else None
 
     def _finish_run(
