@@ -59,7 +59,7 @@ MessageTimeout=5
 UnkillableStepTimeout=30
 GresTypes=gpu
 NodeName=n[1-4] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] {node}
-PartitionName=main Nodes=n[1-4] Default=YES MaxTime=60 State=UP
+PartitionName=main Nodes=n[1-4] Default=YES MaxTime=1440 State=UP
 PartitionName=small Nodes=n[1-4] Default=NO MaxTime=2 State=UP
 """
 
