@@ -2,7 +2,6 @@
 # make test    set up and pass all tests
 # make check   lint, types and unit tests, in under two minutes once set up
 # make test-slurm   fleets on a real Slurm that the tests start themselves; skipped where Slurm isn't installed
-# make test-executor   real Snakemakes through the executor `spool`; apart, for a busy machine can outlast their patience
 # make envs    build the tool chains under .envs as envs/*.yaml defines them
 # make lock    resolve requirements.lock anew from pyproject.toml
 # make format  rewrite Python and Snakemake files in the project's style
@@ -10,7 +9,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-slurm test-executor check envs lock format schema clean
+.PHONY: demo test test-slurm check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -20,13 +19,12 @@ demo: .venv/complete envs
 
 test: check envs test-slurm
 	.envs/diffusion/bin/python -m pytest tests/diffusion
-	$(BIN)/pytest tests/spool tests/worker tests/cli tests/faults tests/workflow
+	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
+	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
+	$(BIN)/pytest tests/workflow
 
-test-slurm: .venv/complete
+test-slurm: .venv/complete envs
 	$(BIN)/pytest tests/slurm
-
-test-executor: .venv/complete
-	$(BIN)/pytest tests/executor
 
 check: .venv/complete
 	$(BIN)/ruff check .

@@ -10,17 +10,22 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 
 from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
-from fleetcraft.experiment.config import plan_of
+from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
 try:
     PLAN, RUNTIME = plan_of(config, workflow.configfiles)
+    hold_to_campaign(PLAN)
 except FleetcraftError as error:
     raise WorkflowError(str(error)) from None
 
 PATHS = PLAN.paths
 GPUS = 1 if PLAN.experiment.stack.device == "cuda" else 0
+
+
+envvars:
+    PLAN_VARIABLE,
 
 
 wildcard_constraints:

@@ -61,7 +61,7 @@ class ExecutorSettings(ExecutorSettingsBase):
     worker_cores: Optional[int] = field(
         default=None,
         metadata={
-            "help": "Cores of each local worker. Default: this machine's, shared equally.",
+            "help": "Cores of each local worker. Default: those of --cores, or else this machine's, shared equally.",
             "env_var": False,
             "required": False,
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -15,6 +16,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
 from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
 from fleetcraft.worker.liveness import LocalOracle
@@ -22,7 +24,14 @@ from fleetcraft.worker.warm import LAUNCHER
 from snakemake_executor_plugin_spool.command import Commands
 from snakemake_executor_plugin_spool.failure import describe_failure
 from snakemake_executor_plugin_spool.fleet import Fleet, FleetFailed, LocalFleet, NoFleet, local_capacities
-from snakemake_executor_plugin_spool.identity import fingerprint, member_key, members_of, outputs_to_sync, task_id
+from snakemake_executor_plugin_spool.identity import (
+    fingerprint,
+    member_key,
+    members_of,
+    outputs_to_sync,
+    stream_of,
+    task_id,
+)
 from snakemake_executor_plugin_spool.request import priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
 from snakemake_executor_plugin_spool.slurm_fleet import InsideFleet, SlurmFleet
@@ -46,6 +55,9 @@ class Executor(RemoteExecutor):
         self._pause_s = _SHORTEST_PAUSE_S
         self._mutex = threading.Lock()
         self._trouble_since_s: float | None = None
+        self._starts_no_more = False
+        self._withdrawn: set[str] = set()
+        self._hears_termination = False
         super().__init__(workflow, logger)
 
     def __post_init__(self) -> None:
@@ -53,19 +65,23 @@ class Executor(RemoteExecutor):
         settings = self.workflow.executor_settings
         try:
             campaign = _campaign(self.workflow)
-            spool = Spool.create(Path(settings.dir or f".snakemake/spool/{campaign}").absolute(), campaign)
+            spool = Spool.create((settings.dir or SPOOLS / campaign).absolute(), campaign)
             session = Session(spool)
             try:
                 self._sources = freeze(self.workflow, spool.root / "sources")
-                self._config = _config_arguments(self.workflow)
+                self._config = _configuration(self.workflow, self.envvars())
                 self._environment = _job_environment(self._sources, self.envvars())
                 self._commands = Commands(
                     self.workflow, self.common_settings, self._sources, spool.root / "sources" / "inputs"
                 )
-                session.adopt_from(self._adoptable())
+                adoptable = self._adoptable()
+                session.adopt_from(adoptable)
                 self._complete_records(session)
                 self._fleet = self._make_fleet(spool)
                 session.watch_workers(self._fleet.oracle, self._fleet.stale_s)
+                if adoptable:
+                    # Workers get ready while Snakemake looks for the first jobs.
+                    self._fleet.tend()
             except BaseException:
                 session.close()
                 raise
@@ -82,6 +98,7 @@ class Executor(RemoteExecutor):
     def run_jobs(self, jobs: list[Any]) -> None:
         """Enqueue jobs, in one batch. One that no worker could ever run ends here, and says so."""
         session = self._open_session()
+        self._hear_termination()
         specs: dict[str, TaskSpec] = {}
         infos: dict[str, SubmittedJobInfo] = {}
         refused: list[tuple[SubmittedJobInfo, str]] = []
@@ -122,6 +139,8 @@ class Executor(RemoteExecutor):
             try:
                 async with self.status_rate_limiter:
                     with self._mutex:
+                        if self._starts_no_more:
+                            self._withdrawn |= self._session.withdraw()
                         ended = self._look(self._session, active_jobs)
                         if len(ended) < len(active_jobs):
                             self._fleet.tend()
@@ -130,12 +149,19 @@ class Executor(RemoteExecutor):
                 problem = f"{error}\n"
             except Exception as error:  # noqa: BLE001 - Snakemake would shut down and leave every job alone
                 problem = self._judge_trouble(error)
+        withdrawn = [info for info in active_jobs if info.external_jobid in self._withdrawn]
+        if withdrawn:
+            left = len(active_jobs) - len(withdrawn) - len(ended)
+            self.logger.info(f"{len(withdrawn)} jobs that only waited are withdrawn; {left} that run are waited for.")
         for info in active_jobs:
             result = ended.get(info.external_jobid or "")
-            if result is None and problem is None:
+            if info in withdrawn:
+                # Not a failure: no message for each, and nothing to be tried again.
+                info.job.attempt = info.job.restart_times + 1
+                self.workflow.scheduler.error_callback(info.job)
+            elif result is None and problem is None:
                 yield info
-                continue
-            if result is None:
+            elif result is None:
                 self._report_error(info, problem or "")
             elif result.state is State.DONE:
                 self.report_job_success(info)
@@ -192,7 +218,27 @@ class Executor(RemoteExecutor):
         except OSError as error:
             return f"{info.external_jobid} failed ({result.problem}), and its log can't be read: {error}\n"
 
+    def _hear_termination(self) -> None:
+        """On SIGTERM Snakemake waits for all that it submitted: see to it that this is no more than what runs.
+
+        Its scheduler sets its handler after it has made the executors; so this is done when jobs come, in its thread.
+        """
+        if self._hears_termination or threading.current_thread() is not threading.main_thread():
+            return
+        self._hears_termination = True
+        before = signal.getsignal(signal.SIGTERM)
+
+        def hear(number: int, frame: Any) -> None:
+            self._starts_no_more = True
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(signal.SIGTERM, hear)
+
     def _report_error(self, info: SubmittedJobInfo, message: str) -> None:
+        if not self.workflow.execution_settings.keep_going and info.job.restart_times < info.job.attempt:
+            # Snakemake starts no further job, and waits for those that it submitted.
+            self._starts_no_more = True
         if info.job.is_group():
             # Snakemake prints a message with single jobs only.
             self.logger.error(message)
@@ -215,6 +261,7 @@ class Executor(RemoteExecutor):
             retries=0,
             environment=self._environment,
             outputs=outputs_to_sync(job, unneeded),
+            stream=stream_of(members),
             launcher=LAUNCHER if self._commands.is_plain else "command",
             group=job.groupid if job.is_group() else job.rule.name,
             labels={
@@ -297,9 +344,12 @@ class Executor(RemoteExecutor):
                 value=settings.fleet,
                 remedy="Use local, slurm, inside or none",
             )
+        cores = settings.worker_cores
+        if cores is None and self.workflow.resource_settings.cores is not None:
+            cores = max(1, self.workflow.resource_settings.cores // max(1, settings.workers))
         return LocalFleet(
             spool,
-            local_capacities(settings.workers, settings.worker_cores, settings.worker_gpus, settings.worker_mem_mb),
+            local_capacities(settings.workers, cores, settings.worker_gpus, settings.worker_mem_mb),
             {**os.environ, **self._environment},
             settings.idle_timeout,
             LocalOracle(self._clock),
@@ -319,17 +369,17 @@ def _campaign(workflow: Any) -> str:
     return _UNFIT.sub("_", text).strip("._")[:80] or "campaign"
 
 
-def _config_arguments(workflow: Any) -> list[str]:
-    """What the command line and the profile say of the configuration."""
-    return [str(argument) for argument in workflow.config_settings.config_args or []]
+def _configuration(workflow: Any, declared: dict[str, str]) -> list[str]:
+    """What makes a job another one beside its sources: the command line's and the profile's configuration, and the
+    variables that the workflow declares."""
+    arguments = [str(argument) for argument in workflow.config_settings.config_args or []]
+    return [*arguments, *(f"{name}={value}" for name, value in sorted(declared.items()))]
 
 
 def _job_environment(sources: Sources, declared: dict[str, str]) -> dict[str, str]:
     """Variables of every job: those that were asked for, and where its sources are and come from."""
-    environment = dict(declared)
+    environment = {**declared, CHECKOUT_VARIABLE: str(CHECKOUT)}
     path = sources.python_path(os.environ.get("PYTHONPATH"))
     if path is not None:
         environment["PYTHONPATH"] = path
-    if CHECKOUT.is_relative_to(sources.root) or sources.root.is_relative_to(CHECKOUT):
-        environment[CHECKOUT_VARIABLE] = str(CHECKOUT)
     return environment

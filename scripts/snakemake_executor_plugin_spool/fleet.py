@@ -217,7 +217,7 @@ class LocalFleet:
         command = [
             *(sys.executable, "-P", "-m", "fleetcraft.cli.main", "worker", "--spool", str(self.spool.root)),
             *("--capacity", ",".join(f"{key}={value}" for key, value in declared.items())),
-            *("--idle-timeout", str(self.idle_timeout_s), "--poll", "0.5", "--heartbeat", "2"),
+            *("--idle-timeout", str(self.idle_timeout_s), "--poll", "0.1", "--heartbeat", "2", "--warm"),
             # There is no other node that a failing task could be left to, or that this one could be compared with.
             *("--failing-tasks", "0", "--avoid", "0"),
             *("--identity", json.dumps({"fleet": "local", "index": worker.index})),

@@ -24,6 +24,11 @@ def member_key(job: Any) -> str:
     return key_of({"rule": job.rule.name, "wildcards": dict(job.wildcards_dict)})[:20]
 
 
+def stream_of(members: list[str]) -> str:
+    """What seeds the science of a job: told by what it is, never by where it runs."""
+    return key_of({"members": members})[:32]
+
+
 def task_id(job: Any, members: list[str], directory: str) -> str:
     """The id of a job's task: the same whenever and by whomever it is enqueued.
 

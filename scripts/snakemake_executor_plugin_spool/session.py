@@ -65,7 +65,7 @@ class Session:
         self._reaper: Reaper | None = None
         now_s = spool.clock.monotonic()
         self._next_beat_s = now_s + _BEAT_S
-        self._next_reap_s = self._next_resubmit_s = now_s
+        self._next_reap_s = self._next_resubmit_s = self._next_withdraw_s = now_s
         self._reap_s = _BEAT_S
 
     def adopt_from(self, adoptable: Mapping[str, frozenset[str]]) -> None:
@@ -179,6 +179,21 @@ class Session:
             if left:
                 self.spool.clock.sleep(0.2)
         return left
+
+    def withdraw(self) -> set[str]:
+        """Cancel what only waits of what was submitted, and let the rest end; ids of what was cancelled.
+
+        Call it again and again: what runs can come back. It looks once a second at most.
+        """
+        now_s = self.spool.clock.monotonic()
+        if now_s < self._next_withdraw_s:
+            return set()
+        self._next_withdraw_s = now_s + _RESUBMIT_S
+        withdrawn = set(self._to_resubmit)
+        self._to_resubmit.clear()
+        withdrawn.update(cancel(self._writer, self._waiting - withdrawn, running=False).cancelled)
+        self._waiting -= withdrawn
+        return withdrawn
 
     def nobody_can(self, request: Request) -> str | None:
         """Why none of the workers that are there could ever serve a request; None if one could, or none is there."""

@@ -101,4 +101,4 @@ class InsideFleet(SlurmFleet):
 def software_of(environment: Mapping[str, str]) -> Software:
     """What workers run from: this interpreter, and the campaign's sources."""
     carried = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
-    return Software(sys.executable, environment.get("PYTHONPATH"), carried)
+    return Software(sys.executable, environment.get("PYTHONPATH"), carried, warm=True)

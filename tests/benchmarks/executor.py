@@ -2,9 +2,10 @@
 
     PYTHONPATH=scripts python tests/benchmarks/executor.py [--jobs 200] [--slots 4] [--cluster-generic]
 
-One-line jobs, all ready at once. Prints one JSON object: seconds from start to end of Snakemake, jobs a second between
-the first and the last end of a job (workers are up by then), and the ratios of the latter. With `--cluster-generic`
-also through that plugin, polling every second, where it is installed.
+One-line jobs, all ready at once. Prints one JSON object: seconds and jobs a second from start to end of Snakemake, jobs
+a second between the first and the last end of a job (workers are up by then), and the ratios. `local` is the local
+executor as it comes, which starts 100 jobs a second at most; `local-unlimited` is without that limit. With
+`--cluster-generic` also through that plugin, polling every second, where it is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def measure(name: str, jobs: int, options: list[str]) -> dict[str, float]:
         Path(directory, "submit.sh").write_text('bash "$1" > /dev/null 2>&1 &\necho $!\n')
         command = [
             *(sys.executable, "-P", "-m", "snakemake", "--scheduler", "greedy", "--config", f"jobs={jobs}"),
-            *("--default-resources", "mem_mb=100", "--max-jobs-per-timespan", "10000/1s"),
+            *("--default-resources", "mem_mb=100"),
             *options,
         ]
         start = time.monotonic()
@@ -62,6 +63,7 @@ def measure(name: str, jobs: int, options: list[str]) -> dict[str, float]:
         ends = sorted(path.stat().st_mtime for path in made)
     return {
         "total_s": round(total_s, 2),
+        "jobs_per_s_in_all": round(jobs / total_s, 1),
         "first_to_last_s": round(ends[-1] - ends[0], 2),
         "jobs_per_s": round((jobs - 1) / (ends[-1] - ends[0]), 1),
         # The second half: every template has learned by then.
@@ -76,10 +78,22 @@ def main() -> None:
     parser.add_argument("--cluster-generic", action="store_true")
     arguments = parser.parse_args()
     slots = str(arguments.slots)
-    spool = ["--executor", "spool", "--jobs", str(arguments.jobs), "--spool-worker-cores", slots, "--spool-poll", "0.2"]
+    unlimited = ["--max-jobs-per-timespan", "10000/1s"]
+    spool = [
+        *unlimited,
+        "--executor",
+        "spool",
+        "--jobs",
+        str(arguments.jobs),
+        "--spool-worker-cores",
+        slots,
+        "--spool-poll",
+        "0.2",
+    ]
     results = {
         "local": measure("local", arguments.jobs, ["--cores", slots]),
-        "spool": measure("spool", arguments.jobs, [*spool, "--spool-worker-mem-mb", "100000"]),
+        "local-unlimited": measure("local-unlimited", arguments.jobs, [*unlimited, "--cores", slots]),
+        "spool": measure("spool", arguments.jobs, spool),
     }
     if arguments.cluster_generic:
         if importlib.util.find_spec("snakemake_executor_plugin_cluster_generic") is None:

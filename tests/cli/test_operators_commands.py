@@ -13,7 +13,9 @@ import pytest
 
 from fleetcraft.cli import spool as commands
 from fleetcraft.ground.errors import BadInput, FleetcraftError
-from fleetcraft.spool import BadSpool, Outcome, Spool, Station, Writer, survey
+from fleetcraft.ground.paths import SPOOLS
+from fleetcraft.spool import BadSpool, Controllership, Outcome, Spool, Station, Writer, survey
+from fleetcraft.worker.overview import Observer
 
 Run = Callable[..., int]
 
@@ -99,7 +101,6 @@ def test_status_is_a_live_view_on_a_terminal(root: Path) -> None:
     from rich.console import Console
 
     from fleetcraft.cli.status_view import print_status, watch_status
-    from fleetcraft.worker.overview import Observer
 
     work(root)
     output = io.StringIO()
@@ -109,6 +110,18 @@ def test_status_is_a_live_view_on_a_terminal(root: Path) -> None:
     watch_status(observer, 0.01, Spool.open(root).clock, console)
     assert "greet" in output.getvalue()
     assert "1 of 1" in output.getvalue()
+
+
+def test_watching_goes_on_as_long_as_a_controller_may_put_more_in(
+    root: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(root)
+    with Writer(Spool.open(root), "controller") as writer:
+        control = Controllership(writer)
+        overview = Observer(Spool.open(root)).look()
+        assert overview.goes_on
+        control.release()
+    assert not Observer(Spool.open(root)).look().goes_on
 
 
 def test_watching_ends_when_everything_has_ended(root: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +215,24 @@ def test_bad_input_is_explained(root: Path, run: Run, arguments: tuple[str, ...]
         run(*arguments)
 
 
-def test_without_a_spool_it_is_said_how_to_name_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spool_that_is_missing_is_named(run: Run) -> None:
     with pytest.raises(BadSpool, match=r"spool\.json is missing"):
         run("status")
+
+
+def test_the_spool_of_the_campaign_in_this_directory_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FLEETCRAFT_SPOOL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    parser = argparse.ArgumentParser()
+    commands.register(parser.add_subparsers(required=True))
+    arguments = parser.parse_args(["status"])
+    with pytest.raises(BadInput, match="this directory has none"):
+        arguments.run(arguments)
+    Spool.create(tmp_path / SPOOLS / "first", "first")
+    assert arguments.run(arguments) == 0
+    assert capsys.readouterr().out.startswith("first: no tasks")
+    Spool.create(tmp_path / SPOOLS / "second", "second")
+    with pytest.raises(BadInput, match=r"several: .*first, .*second"):
+        arguments.run(arguments)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from journal_checker import check_exclusive, intervals
 from snakemake_runs import Workflow, wait_until
 
 from fleetcraft.ground.machine import process_start
@@ -145,7 +147,7 @@ def test_a_campaign_that_lost_its_controller_goes_on_with_what_runs(workflow: Wo
     again = workflow.start("--rerun-incomplete")
     wait_until(lambda: (workflow.directory / "controller.log").read_text().count("Execute 1 jobs") == 2)
     workflow.write("go", "")
-    assert again.wait(60) == 0, (workflow.directory / "controller.log").read_text()
+    assert again.wait(300) == 0, (workflow.directory / "controller.log").read_text()
     assert len(workflow.lines("started")) == 1
     assert workflow.lines("late.txt") == ["done"]
     # The worker of the first controller served the second one, which also ended it.
@@ -188,7 +190,7 @@ def test_what_runs_from_other_sources_is_ended_and_started_anew(workflow: Workfl
     first = int(workflow.lines("started")[0])
     assert process_start(first) is None
     workflow.write("go", "")
-    assert again.wait(60) == 0
+    assert again.wait(300) == 0
     assert workflow.lines("said") == ["first", "second"]
 
 
@@ -223,10 +225,107 @@ def test_an_interrupted_controller_ends_what_runs_and_leaves_nothing_waiting(wor
     wait_until(lambda: len(workflow.lines("started")) == 2)
     workers = workflow.worker_processes()
     controller.send_signal(signal.SIGINT)
-    assert controller.wait(60) == 1
+    assert controller.wait(300) == 1
     assert set(workflow.states().values()) == {"failed"}
     for process in (*workers, *map(int, workflow.lines("started"))):
         assert process_start(process) is None
+
+
+MANY = """
+    rule all:
+        input: expand("{i}.txt", i=range(8)), "bad.txt"
+    rule late:
+        output: "{i}.txt"
+        threads: 2
+        shell: "echo $$ >> started; while [ ! -e go ]; do sleep 0.05; done; touch {output}"
+    rule bad:
+        output: "bad.txt"
+        threads: 2
+        shell: "while [ ! -e fail ]; do sleep 0.05; done; exit 1"
+    """
+
+
+def test_a_terminated_controller_finishes_what_runs_and_starts_nothing_more(workflow: Workflow) -> None:
+    workflow.write("Snakefile", MANY.replace(', "bad.txt"', ""))
+    controller = workflow.start("--retries", "2")
+    wait_until(lambda: len(workflow.lines("started")) == 2)
+    controller.send_signal(signal.SIGTERM)
+    log = workflow.directory / "controller.log"
+    wait_until(lambda: "6 jobs that only waited are withdrawn; 2 that run are waited for" in log.read_text())
+    workflow.write("go", "")
+    assert controller.wait(300) != 0
+    assert len(list(workflow.directory.glob("[0-9].txt"))) == 2
+    assert "Error in rule" not in log.read_text()
+    assert "Trying to restart" not in log.read_text()
+    assert workflow.run().returncode == 0
+    assert len(workflow.lines("started")) == 8
+
+
+def test_without_keep_going_a_failure_lets_what_runs_finish_and_nothing_more_start(workflow: Workflow) -> None:
+    workflow.write("Snakefile", MANY)
+    controller = workflow.start("--prioritize", "bad.txt")
+    wait_until(lambda: len(workflow.lines("started")) == 1)
+    workflow.write("fail", "")
+    log = workflow.directory / "controller.log"
+    wait_until(lambda: "jobs that only waited are withdrawn" in log.read_text())
+    workflow.write("go", "")
+    assert controller.wait(300) == 1
+    # One ran beside it, and another may have taken its place before it was known.
+    assert len(list(workflow.directory.glob("[0-9].txt"))) == len(workflow.lines("started")) <= 2
+    assert "Error in rule late" not in log.read_text()
+
+
+def test_timed_jobs_are_alone_and_each_job_knows_its_place_and_its_stream(workflow: Workflow, tmp_path: Path) -> None:
+    workflow.write(
+        "Snakefile",
+        """
+        rule all:
+            input: expand("generated-{i}.txt", i=range(8)), expand("timed-{i}.txt", i=range(3)),
+                   expand("scored-{i}.txt", i=range(8))
+        rule generate:
+            output: "generated-{i}.txt"
+            resources: gpus=1
+            shell:
+                "echo $FLEETCRAFT_SLOT $CUDA_VISIBLE_DEVICES $FLEETCRAFT_DEVICE $FLEETCRAFT_STREAM > {output};"
+                " sleep 0.3"
+        rule timed:
+            input: "generated-{i}.txt"
+            output: "timed-{i}.txt"
+            resources: gpus=1, node_access="exclusive"
+            shell: "cp $FLEETCRAFT_NODE_FILE {output}; sleep 0.2"
+        rule score:
+            input: "generated-{i}.txt"
+            output: "scored-{i}.txt"
+            shell: "sleep 0.3; touch {output}"
+        """,
+    )
+    fleet = ("--spool-workers", "2", "--spool-worker-gpus", "2", "--spool-worker-cores", "4")
+    run = workflow.run(*fleet)
+    assert run.returncode == 0, run.stdout
+
+    proof = check_exclusive(workflow.spool_directory)
+    assert proof.violations == []
+    assert (proof.exclusive, proof.shared) == (3, 16)
+    assert proof.overlapping_shared > 0
+    for i in range(3):
+        observed = json.loads((workflow.directory / f"timed-{i}.txt").read_text())["observed"]
+        assert observed["neighbours_at_start"] == []
+
+    runs = [run for run in intervals(workflow.spool_directory) if run.task.startswith("generate")]
+    for one in runs:
+        assert not [other for other in runs if other is not one and other.slot == one.slot and other.overlaps(one)]
+    assert len({one.slot for one in runs}) > 1
+    places = [workflow.lines(f"generated-{i}.txt")[0].split() for i in range(8)]
+    for slot, visible, device, _ in places:
+        assert slot.endswith(f"/{visible}"), "it sees its own device and no other"
+        assert device == "cuda:0", "which is its first"
+    assert len({stream for *_, stream in places}) == 8
+
+    elsewhere = Workflow(tmp_path / "elsewhere")
+    elsewhere.write("Snakefile", (workflow.directory / "Snakefile").read_text())
+    with elsewhere.ended_afterwards():
+        assert elsewhere.run("generated-5.txt", "--spool-worker-gpus", "1").returncode == 0
+    assert elsewhere.lines("generated-5.txt")[0].split()[3] == places[5][3], "the stream is the same wherever it runs"
 
 
 def test_a_killed_worker_costs_no_retry(workflow: Workflow) -> None:
@@ -236,7 +335,7 @@ def test_a_killed_worker_costs_no_retry(workflow: Workflow) -> None:
     [worker] = workflow.worker_processes()
     os.kill(worker, signal.SIGKILL)
     workflow.write("go", "")
-    assert controller.wait(90) == 0, (workflow.directory / "controller.log").read_text()
+    assert controller.wait(300) == 0, (workflow.directory / "controller.log").read_text()
     [result] = workflow.results().values()
     assert result.record is not None
     assert [attempt.outcome.value for attempt in result.record.attempts] == ["lost", "succeeded"]
@@ -267,6 +366,6 @@ def test_a_fleet_of_none_waits_for_workers_that_somebody_else_starts(workflow: W
         lambda: (workflow.spool_directory / "spool.json").exists() and list(workflow.states().values()) == ["pending"]
     )
     worker = workflow.start_worker("--capacity", "threads=2,mem_mb=2000", "--idle-timeout", "1")
-    assert controller.wait(60) == 0
-    assert worker.wait(60) == 0
+    assert controller.wait(300) == 0
+    assert worker.wait(300) == 0
     assert workflow.lines("late.txt") == ["done"]

@@ -83,6 +83,16 @@ class Campaign:
             for kind in ("latents", "videos", "scores")
         }
 
+    def processes(self) -> dict[int, str]:
+        """Process → command line, of everything that runs in this campaign's directory."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            # A process can end while it is looked at, and those of others can't be looked at.
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(self.directory):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
     def copy_to(self, directory: Path) -> Campaign:
         """The same campaign in another directory, with all times as they are."""
         shutil.copytree(self.directory, directory, symlinks=True)

@@ -126,7 +126,7 @@ class Workflow:
         return [lease.processes[0][0] for lease in leases if lease.processes]
 
 
-def wait_until(condition: Callable[[], bool], patience_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], patience_s: float = 300.0) -> None:
     """Until something becomes true."""
     deadline = time.monotonic() + patience_s
     while not condition():

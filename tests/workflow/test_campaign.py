@@ -100,11 +100,9 @@ def long_campaign(tmp_path: Path) -> Campaign:
 
 
 @contextmanager
-def generating(campaign: Campaign) -> Iterator[subprocess.Popen[str]]:
+def generating(campaign: Campaign, target: str = TARGET) -> Iterator[subprocess.Popen[str]]:
     """Snakemake at work on three samples, of which the first is done; whatever happens, it is gone afterwards."""
-    process = subprocess.Popen(
-        campaign.command(TARGET), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(campaign.command(target), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         deadline = time.monotonic() + 600
         while not campaign.artifacts()["latents"]:
@@ -113,8 +111,12 @@ def generating(campaign: Campaign) -> Iterator[subprocess.Popen[str]]:
             time.sleep(0.01)
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # As when the power goes: the controller, its worker and all that it runs.
+        while left := campaign.processes():
+            for number in left:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            process.poll()
         process.communicate()
 
 
@@ -142,12 +144,9 @@ def test_a_killed_job_fails_alone_and_is_taken_up_again(long_campaign: Campaign)
     description = "scratch/small/logs/generate/full/s0.json"
     with generating(campaign) as process:
         (stage,) = [
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit()
-            and description in command_line(entry)
-            and "fleetcraft.stages" in command_line(entry)
-            and os.getsid(int(entry.name)) == process.pid
+            number
+            for number, command in campaign.processes().items()
+            if description in command and "fleetcraft.stages" in command
         ]
         os.kill(stage, signal.SIGKILL)
         output, _ = process.communicate(timeout=300)
@@ -159,11 +158,21 @@ def test_a_killed_job_fails_alone_and_is_taken_up_again(long_campaign: Campaign)
     assert {key: after[key] for key in before} == before
 
 
-def command_line(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
+def test_prompts_that_change_during_a_run_reach_no_job_of_it(long_campaign: Campaign) -> None:
+    campaign = long_campaign
+    videos = "scratch/small/videos/full/s0.jsonl"
+    with generating(campaign, videos) as process:
+        prompts = campaign.directory / "prompts.txt"
+        prompts.write_text(prompts.read_text().replace("blue", "green"))
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode != 0
+        assert "what this campaign was planned from has changed since it started" in output
+    assert not (campaign.directory / videos).exists()
+    before = campaign.artifacts()["latents"]
+    assert campaign.snakemake(videos).status == 0
+    after = campaign.artifacts()["latents"]
+    assert {key: after[key] for key in before} == before
+    assert len(after) == 4, "one prompt is another one"
 
 
 def test_a_job_can_be_run_again_by_hand_from_its_description(campaign: Campaign) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT
 from fleetcraft.spool import (
     CRASHED,
@@ -43,8 +44,9 @@ from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
-SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser",)
-"""Looks through all installed packages for plugins, and keeps what it found: half of what a small job costs."""
+SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser", "platform:platform")
+"""What a small job would do for itself each time, at half of its cost: the first looks through all installed packages
+for plugins, the second starts a process to name the machine; both keep what they found."""
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -85,16 +87,24 @@ def _add(
         type=Path,
         default=Path(default) if default else None,
         metavar="DIR",
-        help=f"the spool (default: ${SPOOL_VARIABLE})",
+        help=f"the spool (default: ${SPOOL_VARIABLE}, or else the one of the campaign in this directory)",
     )
     parser.set_defaults(run=run)
     return parser
 
 
 def _spool(arguments: argparse.Namespace) -> Spool:
-    if arguments.spool is None:
-        raise BadInput("no spool was named", remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}")
-    return Spool.open(arguments.spool)
+    if arguments.spool is not None:
+        return Spool.open(arguments.spool)
+    here = sorted(file.parent for file in SPOOLS.glob("*/spool.json"))
+    if len(here) == 1:
+        return Spool.open(here[0].absolute())
+    raise BadInput(
+        "no spool was named, and this directory has none"
+        if not here
+        else f"no spool was named, and this directory has several: {', '.join(map(str, here))}",
+        remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}",
+    )
 
 
 def _add_enqueue(subparsers: Subparsers) -> None:
@@ -167,6 +177,7 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--avoid", type=float, default=defaults.avoid_s, metavar="S", help="leave a task that failed here to others"
     )
+    parser.add_argument("--warm", action="store_true", help="make ready for Snakemake's jobs before the first comes")
     parser.add_argument("--identity", default="{}", metavar="JSON", help="for the lease, to be recognized by")
 
 
@@ -192,7 +203,16 @@ def _worker(arguments: argparse.Namespace) -> int:
     # What the interpreter's packages are was decided by the lock file; a new one makes new templates.
     starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
     inventory = detect(parse_override(arguments.capacity))
-    reason = Agent(_spool(arguments), inventory, settings, starters={LAUNCHER: starter}, host=arguments.host).run()
+    agent = Agent(
+        _spool(arguments),
+        inventory,
+        settings,
+        starters={LAUNCHER: starter},
+        prepare={LAUNCHER: starter.warm_up},
+        early=[LAUNCHER] if arguments.warm else [],
+        host=arguments.host,
+    )
+    reason = agent.run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)
     return 0
 

@@ -25,12 +25,15 @@ def print_status(overview: Overview, console: Console | None = None) -> None:
 
 
 def watch_status(observer: Observer, interval_s: float, clock: Clock, console: Console | None = None) -> None:
-    """Until everything has ended; where there is no terminal, a line whenever something has changed."""
+    """Until everything has ended and no controller is there.
+
+    Where there is no terminal, a line whenever something has changed.
+    """
     console = console or Console()
     overview = observer.look()
     if console.is_terminal:
         with Live(_rendered(overview), console=console, auto_refresh=False) as live:
-            while overview.total(State.PENDING, State.RUNNING):
+            while overview.goes_on:
                 clock.sleep(interval_s)
                 overview = observer.look()
                 live.update(_rendered(overview), refresh=True)
@@ -40,7 +43,7 @@ def watch_status(observer: Observer, interval_s: float, clock: Clock, console: C
         line = _summary(overview)
         if line != last:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
-        if not overview.total(State.PENDING, State.RUNNING):
+        if not overview.goes_on:
             return
         last = line
         clock.sleep(interval_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from fleetcraft.experiment.load import parse, place_of, validate
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput, FleetcraftError
+
+PLAN_VARIABLE = "FLEETCRAFT_PLAN"
+"""Tells the jobs of a campaign which plan they are of."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,22 @@ def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tupl
 def plan_of_file(file: Path | str) -> Plan:
     """The plan of one experiment file."""
     return _plan(parse(Path(file)), [file])
+
+
+def hold_to_campaign(plan: Plan) -> None:
+    """Let the first process of a campaign say its plan, and the others, which plan anew, come to the same.
+
+    What a campaign is planned from can change while it runs: a file of prompts, a checkpoint.
+
+    Raises
+    ------
+    BadInput : it has changed.
+    """
+    if os.environ.setdefault(PLAN_VARIABLE, plan.digest) != plan.digest:
+        raise BadInput(
+            "what this campaign was planned from has changed since it started: the file of prompts, or a checkpoint",
+            remedy="Start Snakemake again: it makes what the new plan lacks and keeps what it shares with the old one",
+        )
 
 
 def _plan(document: Any, files: Sequence[Path | str]) -> Plan:

@@ -29,6 +29,8 @@ _SILENCE_S = 3600.0
 """How long Slurm may say nothing while no worker lives."""
 
 _LEAVING_S = 60.0
+_LOOK_S = 1.0
+"""Between looks for work, when there is nothing to ask Slurm about."""
 
 
 class FleetController:
@@ -92,6 +94,9 @@ class FleetController:
         """
         now_s = self._clock.monotonic()
         if now_s < self._next_s:
+            return
+        if not self._living and not self.oracle.wants and not any(waiting(self._spool).values()):
+            self._next_s = now_s + _LOOK_S
             return
         self._next_s = now_s + self._poll_s
         self._history.read()

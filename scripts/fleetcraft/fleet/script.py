@@ -20,11 +20,13 @@ TEMPLATES = RESOURCES / "slurm"
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """How workers are started: the interpreter, and the directories with the modules that it is to find first."""
+    """How workers are started: the interpreter, the directories with the modules that it is to find first, variables, and
+    whether they make ready for jobs of Snakemake before the first one comes."""
 
     python: str
     python_path: str | None = None
     variables: Mapping[str, str] | None = None
+    warm: bool = False
 
 
 def write_scripts(
@@ -71,6 +73,7 @@ def render_worker(token: str, lane_name: str, lane: Lane, workers: Workers, spoo
         python=software.python,
         python_path=software.python_path or "",
         grace_s=10,
+        warm=software.warm,
     )
 
 

@@ -10,6 +10,10 @@ Arguments may be Snakemake wildcards: `Paths(...).videos("{arm}", "{shard}")` is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+SPOOLS = Path(".snakemake/spool")
+"""Below the directory that campaigns run in: a spool each, named after the campaign, unless it is said otherwise."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ A worker opens a `Station`, claims, and ends its claims; a controller polls a `R
 """
 
 from fleetcraft.spool.control import abort, aborted, cancel, drain, drained, lift_drain, resume
-from fleetcraft.spool.controller import Controllership
+from fleetcraft.spool.controller import Controllership, has_controller
 from fleetcraft.spool.errors import BadSpool, Reaped, SpoolBusy, UnreadableTask
 from fleetcraft.spool.filesystem import Filesystem
 from fleetcraft.spool.journal import merged_journal, read_journals
@@ -66,6 +66,7 @@ __all__ = [
     "decide",
     "drain",
     "drained",
+    "has_controller",
     "lift_drain",
     "merged_journal",
     "read_journals",

@@ -42,8 +42,13 @@ class Cancelled:
     unknown: tuple[str, ...]
 
 
-def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
-    """Cancel tasks: those that wait fail at once, those that run are ended by their workers."""
+def cancel(writer: Writer, ids: Iterable[str], *, running: bool = True) -> Cancelled:
+    """Cancel tasks: those that wait fail at once, those that run are ended by their workers.
+
+    Parameters
+    ----------
+    running : False to let those go on that run; nothing is said of them then.
+    """
     spool = writer.spool
     wanted = set(ids)
     cancelled: set[str] = set()
@@ -64,7 +69,7 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
                     changed = True
                     attempt = Attempt(place.name.attempt, Outcome.CANCELLED, "cancelled", writer.name, writer.host)
                     waiting.append(Ending(place.path, place.name, attempt))
-                elif place.owner is not None and owner != place.owner:
+                elif running and place.owner is not None and owner != place.owner:
                     changed = True
                     _order_to_cancel(writer, place.owner, place.name)
                     asked[task_id] = place.owner
@@ -72,7 +77,7 @@ def cancel(writer: Writer, ids: Iterable[str]) -> Cancelled:
             writer.sync()
             if not changed:
                 break
-    left = wanted - cancelled - finished - set(asked)
+    left = wanted - cancelled - finished - set(asked) if running else set()
     unsettled = {task_id for task_id in left if is_known(spool, task_id)}
     return Cancelled(
         cancelled=tuple(sorted(cancelled)),

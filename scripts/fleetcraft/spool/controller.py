@@ -9,8 +9,9 @@ from typing import Any
 
 from fleetcraft.ground.digests import canonical_json
 from fleetcraft.ground.files import explained_os_errors
-from fleetcraft.ground.machine import is_running, own_start
+from fleetcraft.ground.machine import boot_id, host_name, is_running, own_start
 from fleetcraft.spool.errors import SpoolBusy
+from fleetcraft.spool.spool import Spool
 from fleetcraft.spool.writer import Writer
 
 
@@ -93,11 +94,7 @@ class Controllership:
             raise self._busy(holder)
 
     def _holder(self) -> dict[str, Any] | None:
-        try:
-            value = json.loads(self._spool.filesystem.read(self._path))
-        except (FileNotFoundError, ValueError):
-            return None
-        return value if isinstance(value, dict) else None
+        return _holder(self._spool)
 
     def _busy(self, holder: dict[str, Any]) -> SpoolBusy:
         return SpoolBusy(
@@ -105,3 +102,20 @@ class Controllership:
             file=self._spool.root,
             remedy="Wait for it or end it, or give this campaign a spool of its own",
         )
+
+
+def has_controller(spool: Spool) -> bool:
+    """Whether a controller has this spool. One that died on another machine counts until another takes its place."""
+    holder = _holder(spool)
+    if holder is None:
+        return False
+    here = (holder["host"], holder["boot"]) == (host_name(), boot_id())
+    return not here or is_running(int(holder["pid"]), int(holder["start"]))
+
+
+def _holder(spool: Spool) -> dict[str, Any] | None:
+    try:
+        value = json.loads(spool.filesystem.read(spool.layout.controller))
+    except (FileNotFoundError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -61,6 +61,7 @@ class Agent:
     starters : how kinds of tasks are started, by `TaskSpec.launcher`, each in a launcher process of its own, made when
         it is first needed; "command" is always there.
     prepare : run in the launcher of a kind before it serves.
+    early : kinds whose launchers are made at the start, whether a task needs them or not.
     host : what the node is called, where that isn't this machine's own name.
     lock_directory : where the node's lock is, on this machine alone; by default in its memory.
     """
@@ -73,6 +74,7 @@ class Agent:
         *,
         starters: Mapping[str, Starter] | None = None,
         prepare: Mapping[str, Callable[[], None]] | None = None,
+        early: Collection[str] = (),
         host: str | None = None,
         lock_directory: Path | None = None,
     ):
@@ -80,6 +82,7 @@ class Agent:
         self._spool, self._clock = spool, spool.clock
         self._settings = settings or Settings()
         self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
+        self._early = ("command", *early)
         self._host = host or host_name()
         self._books = Books(inventory, self._settings.lane)
         self._health = NodeHealth(self._settings.failing_tasks)
@@ -113,7 +116,8 @@ class Agent:
         """
         adopt_orphans()
         self._node = NodeLock((str(self._spool.root), self._host, boot_id()), self._lock_directory)
-        self._launchers.of("command")
+        for kind in self._early:
+            self._launchers.of(kind)
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.spool import FINAL_STATES, Lease, Request, Spool, State, aborted, drained, read_leases, survey
+from fleetcraft.spool import (
+    FINAL_STATES,
+    Lease,
+    Request,
+    Spool,
+    State,
+    aborted,
+    drained,
+    has_controller,
+    read_leases,
+    survey,
+)
 from fleetcraft.worker.eligibility import nobody_can
 
 _RATE_WINDOW_S = 600.0
@@ -23,6 +34,7 @@ class Overview:
     counts : tasks by group (a rule) and state.
     rate : tasks done a second, over the last ten minutes or since the run's first result.
     left_s : until all is done at that rate; None where nothing can be said.
+    controlled : whether a controller may put more tasks into the spool.
     warnings : what needs somebody's attention, one sentence each.
     """
 
@@ -31,7 +43,13 @@ class Overview:
     leases: dict[str, Lease]
     rate: float
     left_s: float | None
+    controlled: bool
     warnings: tuple[str, ...]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether anything is to happen yet."""
+        return self.controlled or self.total(State.PENDING, State.RUNNING) > 0
 
     def total(self, *states: State) -> int:
         """Number of tasks in some states."""
@@ -45,6 +63,7 @@ class Overview:
             "totals": {state.value: self.total(state) for state in State},
             "tasks_per_s": round(self.rate, 3),
             "left_s": None if self.left_s is None else round(self.left_s),
+            "controlled": self.controlled,
             "workers": [
                 {
                     "worker": name,
@@ -88,6 +107,7 @@ class Observer:
             leases=leases,
             rate=rate,
             left_s=left / rate if rate > 0 else None,
+            controlled=has_controller(self._spool),
             warnings=tuple(self._warnings(leases, counts)),
         )
 

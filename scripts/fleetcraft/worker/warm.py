@@ -18,7 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -153,6 +153,11 @@ class WarmStarter:
         self._breaks = 0
         self.warm_starts = 0
 
+    def warm_up(self) -> None:
+        """Start the template of tasks that change nothing in this process's own environment, before the first comes."""
+        variables = dict(os.environ)
+        self._template(_import_key(variables), variables)
+
     @property
     def helpers(self) -> Collection[int]:
         """The templates."""
@@ -167,7 +172,7 @@ class WarmStarter:
             return self._cold(order, environment, log, private)
         # Undecodable bytes survive this as surrogates.
         variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
-        key = tuple(sorted((n, v) for n, v in variables.items() if n.startswith(_IMPORT_VARIABLES)))
+        key = _import_key(variables)
         now_s = time.monotonic()
         asked_s = self._asked_s.setdefault(order["start"], now_s)
         try:
@@ -259,3 +264,8 @@ def _state(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _import_key(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What tells templates apart: the variables that decide what is imported."""
+    return tuple(sorted((n, v) for n, v in variables.items() if n.startswith(_IMPORT_VARIABLES)))
