@@ -20,8 +20,14 @@ TEMPLATES = RESOURCES / "slurm"
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """How workers are started: the interpreter, the directories with the modules that it is to find first, variables, and
-    whether they make ready for jobs of Snakemake before the first one comes."""
+    """How workers are started.
+
+    Parameters
+    ----------
+    python_path : directories with the modules that the interpreter is to find first.
+    variables : for workers and all that they start.
+    warm : whether they make ready for jobs of Snakemake before the first one comes.
+    """
 
     python: str
     python_path: str | None = None
