@@ -148,3 +148,12 @@ def test_the_example_in_the_documentation_is_a_good_file(
     text = (root / "profiles/README.md").read_text()
     example = text.split("## Fleets on Slurm")[1].split("```yaml\n")[1].split("```")[0]
     assert load(tmp_path, example).budget is not None
+
+
+@pytest.mark.parametrize("profile", ["vista", "ls6", "inside"])
+def test_a_profile_says_nothing_that_the_default_profile_would_override(root: Path, profile: str) -> None:
+    """Snakemake loads profiles/default beside the one that is named, and what it says wins."""
+    default = yaml.safe_load((root / "profiles/default/config.yaml").read_text())
+    named = yaml.safe_load((root / "profiles" / profile / "config.yaml").read_text())
+    assert {key: value for key, value in named.items() if default.get(key, value) != value} == {}
+    assert named["spool-fleet"] == ("inside" if profile == "inside" else "slurm")
