@@ -32,7 +32,7 @@ from snakemake_executor_plugin_spool.identity import (
     stream_of,
     task_id,
 )
-from snakemake_executor_plugin_spool.request import priority_of, request_of
+from snakemake_executor_plugin_spool.request import is_open, priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
 from snakemake_executor_plugin_spool.slurm_fleet import InsideFleet, SlurmFleet
 from snakemake_executor_plugin_spool.sources import Sources, freeze
@@ -40,6 +40,8 @@ from snakemake_executor_plugin_spool.sources import Sources, freeze
 _SHORTEST_PAUSE_S = 0.05
 _TROUBLE_S = 600.0
 """How long a spool that can't be read is put up with: a file server that restarts takes minutes."""
+
+_LOWER = "Lower the rule's threads or resources (--set-threads, --set-resources), or use larger workers"
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -79,6 +81,7 @@ class Executor(RemoteExecutor):
                 self._complete_records(session)
                 self._fleet = self._make_fleet(spool)
                 session.watch_workers(self._fleet.oracle, self._fleet.stale_s)
+                self._refuse_what_fits_nowhere()
                 if adoptable:
                     # Workers get ready while Snakemake looks for the first jobs.
                     self._fleet.tend()
@@ -271,18 +274,36 @@ class Executor(RemoteExecutor):
             },
         )
 
+    def _refuse_what_fits_nowhere(self) -> None:
+        """Fail before anything has run where a rule's jobs ask for more than any worker will have.
+
+        One job stands for all of a rule. What depends on its inputs or attempt is looked at when it is submitted.
+        """
+        one_a_rule = {job.rule.name: job for job in self.dag.needrun_jobs() if not job.is_local and not job.group}
+        problems = []
+        for name, job in sorted(one_a_rule.items()):
+            if is_open(job):
+                continue
+            try:
+                request = request_of(job, self.workflow.executor_settings.runtime)
+                reason = self._fleet.refusal(request)
+            except BadInput as error:
+                problems.append(str(error))
+            else:
+                problems += [f"rule {name}: {reason}"] if reason is not None else []
+        if problems:
+            raise BadInput("\n".join(["this fleet can't run the jobs of some rules:", *problems]), remedy=_LOWER)
+
     def _check_capacity(self, spec: TaskSpec) -> None:
         """Say at once that a task can't be run here."""
-        refusal = self._fleet.refusal(spec.request)
-        if refusal is not None:
-            raise BadInput(
-                f"no worker of this fleet can ever run this job: {refusal}",
-                remedy="Lower the rule's threads or resources (--set-threads, --set-resources), or use larger workers",
-            )
         if not self._fleet.is_known:
             reason = self._open_session().nobody_can(spec.request)
             if reason is not None:
                 self.logger.warning(f"{spec.id} waits for another worker than those that are there: {reason}.")
+            return
+        reason = self._fleet.refusal(spec.request)
+        if reason is not None:
+            raise BadInput(f"no worker of this fleet can ever run this job: {reason}", remedy=_LOWER)
 
     def _ended_meanwhile(self, job: Any) -> bool:
         """Whether this job, to all appearance, ended after Snakemake had looked and found that it is to run.

@@ -243,7 +243,7 @@ def local_capacities(workers: int, cores: int | None, gpus: int | None, mem_mb: 
     BadInput : that can't be.
     """
     if workers < 1:
-        raise BadInput("a local fleet has workers", key="workers", value=workers, remedy="Use 1 or more")
+        raise BadInput("a local fleet has workers", key="--spool-workers", value=workers, remedy="Use 1 or more")
     found = allowed_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     each = len(found) // workers if gpus is None else gpus
     if not found:
@@ -252,12 +252,12 @@ def local_capacities(workers: int, cores: int | None, gpus: int | None, mem_mb: 
     if each * workers > len(found):
         raise BadInput(
             f"this machine has {len(found)} GPUs that may be used, too few for {workers} workers of {each}",
-            key="worker_gpus",
+            key="--spool-worker-gpus",
             value=each,
             remedy="Use fewer, or start workers yourself with --spool-fleet none",
         )
     threads = max(1, len(os.sched_getaffinity(0)) // workers) if cores is None else cores
     if threads < 1:
-        raise BadInput("a worker has cores", key="worker_cores", value=cores, remedy="Use 1 or more")
+        raise BadInput("a worker has cores", key="--spool-worker-cores", value=cores, remedy="Use 1 or more")
     memory = memory_mb() // workers if mem_mb is None else mem_mb
     return [Inventory(threads, memory, tuple(found[index * each : (index + 1) * each])) for index in range(workers)]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from snakemake.common.tbdstring import TBDString
+
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.spool import Request
 
 DEFAULT_PRIORITY = 500
 _HIGHEST = 999
+_RESOURCES = ("mem_mb", "gpus", "gpu_mem_mb", "runtime", "nodes", "node_access", "lane")
 
 
 def request_of(job: Any, default_runtime: int) -> Request:
@@ -37,6 +40,11 @@ def request_of(job: Any, default_runtime: int) -> Request:
         )
     except BadInput as error:
         raise BadInput(f"rule {job.name}: {error}", remedy="Correct the rule's resources") from error
+
+
+def is_open(job: Any) -> bool:
+    """Whether anything of a job's request depends on files that aren't there yet."""
+    return any(isinstance(job.resources.get(name), TBDString) for name in _RESOURCES)
 
 
 def priority_of(job: Any) -> int:

@@ -65,42 +65,70 @@ def test_a_failing_job_is_explained_and_tried_exactly_as_often_as_allowed(workfl
     assert "    the last words" in run.stdout
 
 
-def test_a_job_that_no_worker_could_run_is_refused_at_once_and_the_others_go_on(workflow: Workflow) -> None:
+UNFIT = """
+    rule all:
+        input: "small.txt", "wide.txt", "gang.txt", "gpu.txt", "odd.txt"
+    rule small:
+        output: "small.txt"
+        shell: "touch {output}"
+    rule wide:
+        input: "small.txt"
+        output: "wide.txt"
+        threads: 64
+        shell: "touch {output}"
+    rule gang:
+        output: "gang.txt"
+        resources: nodes=2
+        shell: "touch {output}"
+    rule gpu:
+        output: "gpu.txt"
+        resources: gpus=1
+        shell: "touch {output}"
+    rule odd:
+        output: "odd.txt"
+        resources: node_access="mine"
+        shell: "touch {output}"
+    """
+
+
+def test_jobs_that_no_worker_could_run_are_named_before_anything_runs(workflow: Workflow) -> None:
+    workflow.write("Snakefile", UNFIT)
+    run = workflow.run("--keep-going", "--spool-worker-gpus", "0")
+    assert run.returncode == 1
+    assert "rule wide: it asks for threads=64, the node has 4" in run.stdout
+    assert "rule gang: it is a gang of 2 nodes" in run.stdout
+    assert "rule gpu: it asks for gpus=1, the node has 0" in run.stdout
+    assert "rule odd" in run.stdout
+    assert "Use shared or exclusive" in run.stdout
+    assert workflow.states() == {}
+    assert workflow.worker_processes() == []
+
+
+def test_a_job_that_turns_out_to_fit_nowhere_is_refused_at_once_and_the_others_go_on(workflow: Workflow) -> None:
     workflow.write(
         "Snakefile",
         """
         rule all:
-            input: "small.txt", "wide.txt", "gang.txt", "gpu.txt", "odd.txt"
+            input: "late.txt", "large.txt"
         rule small:
             output: "small.txt"
+            shell: "echo 9000 > {output}"
+        rule large:
+            input: "small.txt"
+            output: "large.txt"
+            resources: mem_mb=lambda wildcards, input: int(open(input[0]).read())
             shell: "touch {output}"
-        rule wide:
-            output: "wide.txt"
-            threads: 64
-            shell: "touch {output}"
-        rule gang:
-            output: "gang.txt"
-            resources: nodes=2
-            shell: "touch {output}"
-        rule gpu:
-            output: "gpu.txt"
-            resources: gpus=1
-            shell: "touch {output}"
-        rule odd:
-            output: "odd.txt"
-            resources: node_access="mine"
+        rule late:
+            input: "small.txt"
+            output: "late.txt"
             shell: "touch {output}"
         """,
     )
-    run = workflow.run("--keep-going", "--spool-worker-gpus", "0")
+    run = workflow.run("--keep-going")
     assert run.returncode == 1
-    assert "it asks for threads=64, the node has 4" in run.stdout
-    assert "it is a gang of 2 nodes" in run.stdout
-    assert "it asks for gpus=1, the node has 0" in run.stdout
-    assert "rule odd" in run.stdout
-    assert "Use shared or exclusive" in run.stdout
-    assert sorted(path.name for path in workflow.directory.glob("*.txt")) == ["small.txt"]
-    assert list(workflow.states().values()) == ["done"]
+    assert "it asks for mem_mb=9000, the node has 4000" in run.stdout
+    assert sorted(path.name for path in workflow.directory.glob("*.txt")) == ["late.txt", "small.txt"]
+    assert set(workflow.states().values()) == {"done"}
 
 
 def test_editing_the_checkout_during_a_run_reaches_no_job(workflow: Workflow) -> None:

@@ -28,7 +28,7 @@ _LOST_S = 120.0
 _SILENCE_S = 3600.0
 """How long Slurm may say nothing while no worker lives."""
 
-_LEAVING_S = 60.0
+_LEAVING_S = 45.0
 _LOOK_S = 1.0
 """Between looks for work, when there is nothing to ask Slurm about."""
 
