@@ -1,6 +1,7 @@
 # make demo    set up and run the demo campaign to its report
 # make test    set up and pass all tests
 # make check   lint, types and unit tests, in under two minutes once set up
+# make test-slurm   fleets on a real Slurm that the tests start themselves; skipped where Slurm isn't installed
 # make envs    build the tool chains under .envs as envs/*.yaml defines them
 # make lock    resolve requirements.lock anew from pyproject.toml
 # make format  rewrite Python and Snakemake files in the project's style
@@ -8,7 +9,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test check envs lock format schema clean
+.PHONY: demo test test-slurm check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -16,11 +17,14 @@ demo: .venv/complete envs
 	$(BIN)/snakemake --report results/work/demo/report.html
 	@$(BIN)/fleetcraft summary
 
-test: check envs
+test: check envs test-slurm
 	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
 	$(BIN)/pytest tests/workflow
+
+test-slurm: .venv/complete envs
+	$(BIN)/pytest tests/slurm
 
 check: .venv/complete
 	$(BIN)/ruff check .
@@ -40,11 +44,18 @@ envs: .venv/complete
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
+.venv-slurm/complete: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-slurm
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements.lock
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --no-build-isolation --editable .[slurm]
+	touch $@
+
 lock:
 	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --output-file requirements.lock
 
 schema: .venv/complete
 	$(BIN)/fleetcraft schema > config/schema.json
+	$(BIN)/fleetcraft schema fleet > config/fleet.schema.json
 
 format: .venv/complete
 	$(BIN)/ruff check --fix .
@@ -52,4 +63,4 @@ format: .venv/complete
 	$(BIN)/snakefmt Snakefile rules
 
 clean:
-	rm -rf .venv .envs .snakemake results
+	rm -rf .venv .venv-slurm .envs .snakemake results

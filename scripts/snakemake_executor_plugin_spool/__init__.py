@@ -31,7 +31,25 @@ class ExecutorSettings(ExecutorSettingsBase):
         default="local",
         metadata={
             "help": "How workers come to be. local: started on this machine when there is work, and stopped at the "
-            "end. none: you start them, with `fleetcraft worker`.",
+            "end. slurm: in allocations that are submitted as --spool-fleet-file says. inside: on all nodes of the "
+            "allocation that this is started in. none: you start them, with `fleetcraft worker`.",
+            "env_var": False,
+            "required": False,
+        },
+    )
+    fleet_file: Optional[Path] = field(
+        default=None,
+        metadata={
+            "help": "The lanes of a fleet on Slurm, what the site allows, and the budget; see profiles/README.md.",
+            "env_var": False,
+            "required": False,
+        },
+    )
+    lane: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "Which lane of the fleet file describes the nodes of a fleet `inside`. Default: the first one of "
+            "the allocation's partition.",
             "env_var": False,
             "required": False,
         },

@@ -18,9 +18,8 @@ from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
-from fleetcraft.spool import Request, Result, Spool, SpoolBusy, State, TaskSpec
+from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
 from fleetcraft.worker.liveness import LocalOracle
-from fleetcraft.worker.packing import why_never
 from fleetcraft.worker.warm import LAUNCHER
 from snakemake_executor_plugin_spool.command import Commands
 from snakemake_executor_plugin_spool.failure import describe_failure
@@ -35,6 +34,7 @@ from snakemake_executor_plugin_spool.identity import (
 )
 from snakemake_executor_plugin_spool.request import is_open, priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
+from snakemake_executor_plugin_spool.slurm_fleet import InsideFleet, SlurmFleet
 from snakemake_executor_plugin_spool.sources import Sources, freeze
 
 _SHORTEST_PAUSE_S = 0.05
@@ -286,7 +286,7 @@ class Executor(RemoteExecutor):
                 continue
             try:
                 request = request_of(job, self.workflow.executor_settings.runtime)
-                reason = self._why_nowhere(request)
+                reason = self._fleet.refusal(request)
             except BadInput as error:
                 problems.append(str(error))
             else:
@@ -294,19 +294,14 @@ class Executor(RemoteExecutor):
         if problems:
             raise BadInput("\n".join(["this fleet can't run the jobs of some rules:", *problems]), remedy=_LOWER)
 
-    def _why_nowhere(self, request: Request) -> str | None:
-        """Why no worker of this fleet will ever serve a request; None if one will, or where nobody knows."""
-        capacity = self._fleet.capacity()
-        return None if capacity is None else why_never(capacity, request, None)
-
     def _check_capacity(self, spec: TaskSpec) -> None:
         """Say at once that a task can't be run here."""
-        if self._fleet.capacity() is None:
+        if not self._fleet.is_known:
             reason = self._open_session().nobody_can(spec.request)
             if reason is not None:
                 self.logger.warning(f"{spec.id} waits for another worker than those that are there: {reason}.")
             return
-        reason = self._why_nowhere(spec.request)
+        reason = self._fleet.refusal(spec.request)
         if reason is not None:
             raise BadInput(f"no worker of this fleet can ever run this job: {reason}", remedy=_LOWER)
 
@@ -359,9 +354,16 @@ class Executor(RemoteExecutor):
         settings = self.workflow.executor_settings
         if settings.fleet == "none":
             return NoFleet(self._clock)
+        if settings.fleet == "slurm":
+            return SlurmFleet(spool, settings.fleet_file, self._environment, self.logger.info)
+        if settings.fleet == "inside":
+            return InsideFleet(spool, settings.fleet_file, self._environment, self.logger.info, settings.lane)
         if settings.fleet != "local":
             raise BadInput(
-                "this kind of fleet is unknown", key="--spool-fleet", value=settings.fleet, remedy="Use local or none"
+                "this kind of fleet is unknown",
+                key="--spool-fleet",
+                value=settings.fleet,
+                remedy="Use local, slurm, inside or none",
             )
         cores = settings.worker_cores
         if cores is None and self.workflow.resource_settings.cores is not None:

@@ -20,9 +20,10 @@ from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.machine import host_name, is_running
 from fleetcraft.ground.processes import end_processes
-from fleetcraft.spool import Lease, Oracle, Spool, aborted, drain, drained, read_leases
+from fleetcraft.spool import Lease, Oracle, Request, Spool, aborted, drain, drained, read_leases
 from fleetcraft.worker.inventory import Gpu, Inventory, allowed_gpus, declared_gpu, list_gpus, memory_mb
 from fleetcraft.worker.liveness import LocalOracle
+from fleetcraft.worker.packing import why_never
 
 _FAILED_STARTS = 3
 _SERVED_S = 30.0
@@ -43,8 +44,11 @@ class Fleet(Protocol):
     stale_s: float
     """How long a heartbeat must stand still before the oracle is asked."""
 
-    def capacity(self) -> Inventory | None:
-        """The most that a worker of this fleet can have; None where nobody knows."""
+    is_known: bool
+    """Whether it is known what workers this fleet can have."""
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no worker of this fleet could ever serve a request; None if one could, or nobody knows."""
 
     def tend(self) -> None:
         """There is work: see to it that there are workers. Called again and again; FleetFailed if they don't come."""
@@ -57,11 +61,12 @@ class NoFleet:
     """Workers are the user's business."""
 
     stale_s = 30.0
+    is_known = False
 
     def __init__(self, clock: Clock):
         self.oracle: Oracle = LocalOracle(clock)
 
-    def capacity(self) -> None:
+    def refusal(self, request: Request) -> None:
         """Nobody knows what workers are still to come."""
 
     def tend(self) -> None:
@@ -108,6 +113,7 @@ class LocalFleet:
     idle_timeout_s: float
     oracle: Oracle
     stale_s: float = 6.0
+    is_known: bool = True
     _workers: list[_Worker] = field(default_factory=list)
     _failed_starts: int = 0
 
@@ -120,9 +126,10 @@ class LocalFleet:
         ]
         self._take_over()
 
-    def capacity(self) -> Inventory:
+    def refusal(self, request: Request) -> str | None:
         """All workers are alike."""
-        return max(self.capacities, key=lambda capacity: (capacity.threads, len(capacity.gpus)))
+        largest = max(self.capacities, key=lambda capacity: (capacity.threads, len(capacity.gpus)))
+        return why_never(largest, request, None)
 
     def tend(self) -> None:
         """Start those that are missing, unless somebody wants none."""
@@ -179,7 +186,7 @@ class LocalFleet:
     @staticmethod
     def _fits(worker: _Worker, lease: Lease) -> bool:
         free = worker.adopted is None and lease.state == "serving"
-        wanted = {**worker.capacity.as_capacity(), "lane": None}
+        wanted = {**worker.capacity.as_capacity(), "lane": None, "gang": None}
         return free and lease.identity.get("index") == worker.index and lease.capacity == wanted
 
     def _judge(self, worker: _Worker) -> None:

@@ -26,7 +26,8 @@ def request_of(job: Any, default_runtime: int) -> Request:
     BadInput : a resource isn't what it must be.
     """
     resources = job.resources
-    access: Literal["shared", "exclusive"] = resources.get("node_access", "shared")
+    nodes = _whole(resources, "nodes", 1)
+    access: Literal["shared", "exclusive"] = "exclusive" if nodes > 1 else resources.get("node_access", "shared")
     try:
         return Request(
             threads=max(1, int(job.threads)),
@@ -34,7 +35,7 @@ def request_of(job: Any, default_runtime: int) -> Request:
             gpus=_whole(resources, "gpus", 0),
             gpu_mem_mb=_whole(resources, "gpu_mem_mb", 0),
             runtime_s=60 * _whole(resources, "runtime", default_runtime),
-            nodes=_whole(resources, "nodes", 1),
+            nodes=nodes,
             access=access,
             lane=resources.get("lane"),
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +105,51 @@ def check_single(root: Path) -> list[str]:
         for b in runs[index + 1 :]:
             if b.task == a.task and b.boot == a.boot and b.start_s < a.end_s:
                 problems.append(f"{a.task} ran twice at a time: attempts {a.attempt} and {b.attempt}")
+    return problems
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A node that was kept empty for a gang that another worker led."""
+
+    task: str
+    attempt: int
+    host: str
+    boot: str
+    start_s: float
+    end_s: float
+
+
+def kept_nodes(root: Path) -> list[Kept]:
+    """Every node that was empty for a gang; one whose worker was killed is kept until that was known."""
+    journal = entries(root)
+    left = {(e["writer"], e["task"], e["attempt"]): e["monotonic_s"] for e in journal if e["event"] == "gang left"}
+    gone = {e["worker"]: e["monotonic_s"] for e in journal if e["event"] == "worker gone"}
+    return [
+        Kept(
+            e["task"], e["attempt"], e["host"], e["boot"], e["monotonic_s"],
+            left.get((e["writer"], e["task"], e["attempt"]), gone.get(e["writer"], math.inf)),
+        )
+        for e in journal
+        if e["event"] == "gang joined"
+    ]  # fmt: skip
+
+
+def check_gangs(root: Path) -> list[str]:
+    """Gangs that ran without all of their nodes, and attempts that ran on a node that was kept for one."""
+    runs, kept = intervals(root), kept_nodes(root)
+    nodes = {(e["task"], e["attempt"]): e["request"] for e in entries(root) if e["event"] == "started"}
+    problems = []
+    for run in runs:
+        wanted = int(re.search(r"-n(\d+)-", nodes[run.task, run.attempt])[1])
+        if wanted > 1:
+            mine = [k for k in kept if (k.task, k.attempt) == (run.task, run.attempt) and k.start_s <= run.start_s]
+            hosts = {k.host for k in mine if k.end_s >= run.end_s} | {run.host}
+            if len(hosts) != wanted:
+                problems.append(f"{run.task}-a{run.attempt} ran on {sorted(hosts)}, and asks for {wanted} nodes")
+        for k in kept:
+            if (k.host, k.boot) == (run.host, run.boot) and run.start_s < k.end_s and k.start_s < run.end_s:
+                problems.append(f"{run.task}-a{run.attempt} ran on {k.host}, which was kept for {k.task}")
     return problems
 
 

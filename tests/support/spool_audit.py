@@ -43,7 +43,7 @@ def audit(root: Path, *, at_rest: bool = False, strays_allowed: bool = False) ->
             problems.append(f"{task} in {found[0][0]} is another file than in the index")
     if at_rest:
         problems += [f"{task} is indexed and in no state" for task in index if task not in places]
-        for name in ("running", "leases", "staging", "control/cancel"):
+        for name in ("running", "leases", "staging", "control/cancel", "control/gang"):
             problems += [f"left behind: {path}" for path in (root / name).rglob("*")]
     for directory, subdirectories, files in os.walk(root):
         if len(subdirectories) + len(files) > DIRECTORY_LIMIT:

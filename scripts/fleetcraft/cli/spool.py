@@ -119,6 +119,7 @@ def _add_enqueue(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--runtime", type=int, default=60, metavar="MINUTES", help="longest run (default: 60)")
     parser.add_argument("--exclusive", action="store_true", help="with the node to itself")
+    parser.add_argument("--nodes", type=int, default=1, help="whole nodes that it takes together (default: 1)")
     parser.add_argument("--lane", help="only for workers of this lane")
     parser.add_argument("--priority", type=int, default=500, help="0 to 999, 999 first (default: 500)")
     parser.add_argument("--retries", type=int, default=0)
@@ -138,7 +139,8 @@ def _enqueue(arguments: argparse.Namespace) -> int:
         gpus=arguments.gpus,
         gpu_mem_mb=arguments.gpu_mem_mb,
         runtime_s=60 * arguments.runtime,
-        access="exclusive" if arguments.exclusive else "shared",
+        nodes=arguments.nodes,
+        access="exclusive" if arguments.exclusive or arguments.nodes > 1 else "shared",
         lane=arguments.lane,
     )
     spec = TaskSpec(
@@ -164,6 +166,9 @@ def _add_worker(subparsers: Subparsers) -> None:
     parser = _add(subparsers, "worker", "serve a spool on this node until told to leave", _worker)
     parser.add_argument("--capacity", default="", help="what to believe of this node: threads=4,mem_mb=8000,gpus=2,…")
     parser.add_argument("--lane")
+    parser.add_argument("--host", metavar="NAME", help="what this node is called (default: this machine's name)")
+    parser.add_argument("--gang", metavar="NAME", help="what nodes must share to be in a gang: an allocation")
+    parser.add_argument("--gang-patience", type=float, default=defaults.gang_patience_s, metavar="S")
     parser.add_argument("--idle-timeout", type=float, metavar="S", help="leave after so long without work")
     parser.add_argument("--walltime", type=float, metavar="S", help="how long it may live")
     parser.add_argument("--walltime-margin", type=float, default=defaults.walltime_margin_s, metavar="S")
@@ -189,6 +194,8 @@ def _worker(arguments: argparse.Namespace) -> int:
         raise BadInput(f"--identity can't be understood ({error})", remedy="Give a JSON object") from error
     settings = Settings(
         lane=arguments.lane,
+        gang=arguments.gang,
+        gang_patience_s=arguments.gang_patience,
         idle_timeout_s=arguments.idle_timeout,
         walltime_s=arguments.walltime,
         walltime_margin_s=arguments.walltime_margin,
@@ -209,6 +216,7 @@ def _worker(arguments: argparse.Namespace) -> int:
         starters={LAUNCHER: starter},
         prepare={LAUNCHER: starter.warm_up},
         early=[LAUNCHER] if arguments.warm else [],
+        host=arguments.host,
     )
     reason = agent.run()
     print(f"fleetcraft worker left: {reason}", file=sys.stderr)

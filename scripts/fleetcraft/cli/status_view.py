@@ -81,6 +81,8 @@ def _lines(overview: Overview) -> list[str]:
 def _slot(task: dict[str, object]) -> str:
     if task.get("waits"):
         return f"{task['id']} waits to run alone"
+    if task.get("leader"):
+        return f"{'kept' if task.get('ready') else 'to be kept'} for {task['id']}, a gang that {task['leader']} leads"
     return f"{task['slot']}: {task['id']} (attempt {task['attempt']})"
 
 
@@ -95,9 +97,8 @@ def _rendered(overview: Overview) -> RenderableType:
         state = f"{lease.state} {lease.reason}".strip()
         for index, task in enumerate(lease.running or ({"id": "", "slot": ""},)):
             first = index == 0
-            nodes.add_row(
-                name if first else "", state if first else "", str(task.get("slot", "waits")), str(task["id"])
-            )
+            slot = str(task.get("slot", "gang" if task.get("leader") else "waits"))
+            nodes.add_row(name if first else "", state if first else "", slot, str(task["id"]))
     ended = overview.total(State.DONE, State.FAILED, State.QUARANTINE)
     every = ended + overview.total(State.PENDING, State.RUNNING)
     bar = ProgressBar(total=max(every, 1), completed=ended, width=60)

@@ -7,12 +7,12 @@ decides pixels and scores belongs here; threads, memory and partitions belong to
 from __future__ import annotations
 
 import platform
-import re
 from collections import Counter
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.scoring.dimensions import DIMENSIONS
@@ -25,12 +25,6 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
 
 def _this_machine() -> Literal["x86_64", "aarch64"]:
     return "aarch64" if platform.machine() in {"aarch64", "arm64"} else "x86_64"
-
-
-class Model(BaseModel):
-    """Strict about unknown keys and about types: a typo must never become a default."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Roots(Model):
@@ -211,12 +205,6 @@ class Experiment(Model):
                 key, text = problem
                 raise ValueError(f"@video.{key}: {text} (model {name!r}, family {self.models[name].family})")
         return self
-
-
-def split_location(message: str) -> tuple[str | None, str]:
-    """Take the key off a message that opens with `@key: `, as the validators of the whole experiment write it."""
-    match = re.match(r"@(\S+): (.*)", message, re.DOTALL)
-    return (match[1], match[2]) if match else (None, message)
 
 
 def _without_duplicates(values: list[T]) -> list[T]:

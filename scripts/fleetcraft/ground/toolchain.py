@@ -24,7 +24,7 @@ import yaml
 
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadEnvironment, BadInput, nearest
-from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, SCRIPTS
+from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, SCRIPTS, node_copy
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)$")
 
@@ -137,6 +137,7 @@ class Toolchain:
             python, origin = named[self.name], f"named by the profile as toolchains.{self.name}"
         else:
             python, origin = str(self.home / "bin/python"), "built by `make`"
+        python = node_copy(python)
         if not os.access(python, os.X_OK):
             raise BadEnvironment(
                 f"the interpreter of the tool chain {self.name!r}, {origin}, isn't there",

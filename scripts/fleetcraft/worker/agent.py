@@ -16,10 +16,11 @@ from typing import Any, Literal
 from fleetcraft.ground.errors import NoSpace
 from fleetcraft.ground.machine import boot_id, host_name, own_start
 from fleetcraft.ground.processes import adopt_orphans
+from fleetcraft.ground.repository import node_copy
 from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
 from fleetcraft.spool.gangs import Summons
-from fleetcraft.worker.context import attempt_key, slot_name, task_environment, write_node_file
+from fleetcraft.worker.context import attempt_key, attempt_scratch, slot_name, task_environment, write_node_file
 from fleetcraft.worker.gangs import Gangs
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
@@ -35,8 +36,11 @@ _SHORTEST_PAUSE_S = 0.02
 _NODE_POLL_S = 0.05
 _GANG_POLL_S = 0.5
 _BATCH = 16
+_STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
+_SIGNAL_S = 0.5
+"""How far apart signals to the processes of one step arrive."""
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ class Agent:
         it is first needed; "command" is always there.
     prepare : run in the launcher of a kind before it serves.
     early : kinds whose launchers are made at the start, whether a task needs them or not.
-    host : only tests give another one than this machine's.
+    host : what the node is called, where that isn't this machine's own name.
     lock_directory : where the node's lock is, on this machine alone; by default in its memory.
     """
 
@@ -347,6 +351,9 @@ class Agent:
             return
         node_file = self._directory / f"{key}.json"
         write_node_file(node_file, claim, share, self._host, observed)
+        scratch = attempt_scratch(key)
+        if scratch is not None:
+            scratch.mkdir(parents=True, exist_ok=True)
         environment = task_environment(claim, share, self._host, self._station.name, node_file)
         if claim.request.nodes > 1:
             environment |= self._gangs.begin()
@@ -360,6 +367,7 @@ class Agent:
             attempt=claim.name.attempt,
             group=spec.group,
             access=claim.request.access,
+            request=claim.request.class_name,
             slot=slot_name(self._host, share),
             threads=claim.request.threads,
         )
@@ -367,7 +375,7 @@ class Agent:
         self._running[key] = run
         launcher.start(
             key,
-            command=list(spec.command),
+            command=[node_copy(spec.command[0]), *spec.command[1:]],
             directory=spec.directory,
             environment=environment,
             log=self._spool.layout.log(claim.name),
@@ -429,18 +437,33 @@ class Agent:
         if event["unkillable"]:
             self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
         stop_cause = run.stop_cause
-        if stop_cause is None and event["exit_code"] in (-signal.SIGTERM, -signal.SIGINT):
+        if stop_cause is None and event["exit_code"] in _STOPPED:
             stop_cause = self._stop_signal_pending()
         outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
-        if outcome is Outcome.FAILED and (lost := self._gangs.lost_member()) is not None:
+        if outcome is Outcome.FAILED and run.claim.request.nodes > 1 and (lost := self._lost_member()) is not None:
             outcome, cause = Outcome.INTERRUPTED, f"{lost} left its gang"
         measured: dict[str, Any] = {
             name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
         }
         self._finish_run(key, outcome, cause, event["exit_code"], measured)
 
+    def _lost_member(self) -> str | None:
+        """A member of the gang whose node was lost; None where the gang failed by itself.
+
+        That a node is lost shows in the gang's program first. So every member has to show a further heartbeat.
+        """
+        before = self._gangs.counters()
+        deadline_s = self._clock.monotonic() + 3 * self._settings.heartbeat_s + self._settings.control_s
+        while (left := self._gangs.unconfirmed(before)) and self._clock.monotonic() < deadline_s and not self._signals:
+            self._beat()
+            self._clock.sleep(min(0.5, self._settings.heartbeat_s / 2))
+        return left[0] if left else None
+
     def _stop_signal_pending(self) -> str | None:
-        """A batch system signals the whole step: a task can die of it before this worker has looked at its own."""
+        """A batch system signals the whole step: a task can die of it a moment before this worker gets its own."""
+        deadline_s = self._clock.monotonic() + _SIGNAL_S
+        while self._stop_cause is None and not self._signals and self._clock.monotonic() < deadline_s:
+            self._clock.sleep(0.02)
         return "worker stopped" if self._stop_cause or any(s != signal.SIGUSR1 for s in self._signals) else None
 
     def _finish_run(
@@ -464,6 +487,9 @@ class Agent:
             "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
         )
         run.node_file.unlink(missing_ok=True)
+        scratch = attempt_scratch(key)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         del self._running[key]
         self._books.release(key)
         self._gangs.end(run.claim)

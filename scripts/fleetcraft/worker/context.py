@@ -7,12 +7,16 @@ the task, so that it is the same wherever it runs).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from fleetcraft.ground.digests import canonical_json
 from fleetcraft.spool import Claim
 from fleetcraft.worker.packing import Share
+
+NODE_SCRATCH = "FLEETCRAFT_NODE_SCRATCH"
+"""Set for a worker that has a directory on its node's own disk for what its tasks don't share."""
 
 
 def slot_name(host: str, share: Share) -> str:
@@ -28,6 +32,7 @@ def task_environment(claim: Claim, share: Share, host: str, worker: str, node_fi
     threads = str(share.request.threads)
     return {
         "OMP_NUM_THREADS": threads,
+        **scratch_variables(attempt_key(claim)),
         **spec.environment,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in share.gpus),
@@ -39,6 +44,27 @@ def task_environment(claim: Claim, share: Share, host: str, worker: str, node_fi
         "FLEETCRAFT_TASK": spec.id,
         "FLEETCRAFT_THREADS": threads,
         "FLEETCRAFT_WORKER": worker,
+    }
+
+
+def attempt_scratch(key: str) -> Path | None:
+    """The directory of one attempt on the node's own disk; None where the worker was given no such place."""
+    node = os.environ.get(NODE_SCRATCH)
+    return Path(node) / "attempts" / key if node else None
+
+
+def scratch_variables(key: str) -> dict[str, str]:
+    """Where an attempt has its temporary files, and compilers what they generate.
+
+    Sources that are generated in one place by several compilers at once damage each other.
+    """
+    scratch = attempt_scratch(key)
+    if scratch is None:
+        return {}
+    return {
+        "TMPDIR": str(scratch),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
     }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fleetcraft.ground.errors import BadInput, nearest
 from fleetcraft.spool import (
     FINAL_STATES,
     Lease,
     Place,
+    Request,
     Spool,
     State,
     TaskRecord,
@@ -19,6 +22,7 @@ from fleetcraft.spool import (
 )
 from fleetcraft.spool.survey import known_ids
 from fleetcraft.worker.eligibility import why_not
+from fleetcraft.worker.gangs import companions
 
 _LOG_LINES = 10
 
@@ -61,11 +65,20 @@ def _why_it_waits(spool: Spool, place: Place, record: TaskRecord) -> list[str]:
     request = record.request(place.name.attempt)
     if request != record.spec.request:
         lines.append("It runs alone this time, because its worker died under it.")
+    if request.nodes > 1:
+        lines.append(_why_no_gang(leases, request))
     orders = drained(spool)
     for name, lease in sorted(leases.items()):
         order = orders.get(name, orders.get(lease.host))
         lines.append(f"{name}: {f'it is drained: {order}' if order else why_not(lease, request)}.")
     return lines
+
+
+def _why_no_gang(leases: Mapping[str, Lease], request: Request) -> str:
+    """How many nodes could come together."""
+    groups = {(lease.capacity.get("gang"), lease.capacity.get("lane")) for lease in leases.values()}
+    most = max(len(companions(leases, request, gang, lane)) for gang, lane in groups)
+    return f"It needs {request.nodes} nodes of one allocation together; {most} could be kept for it now."
 
 
 def _where_it_runs(spool: Spool, place: Place) -> list[str]:

@@ -15,7 +15,7 @@ from fleetcraft.worker.eligibility import inventory_of
 from fleetcraft.worker.packing import why_never, why_not_in_time
 from fleetcraft.worker.settings import Settings
 
-_LOOK_S = 5.0
+_GRACE_S = 5.0
 _KILL_S = 30.0
 
 
@@ -55,7 +55,7 @@ class Gangs:
     def __init__(self, spool: Spool, worker: str, settings: Settings):
         self._spool, self._worker = spool, worker
         self._gang, self._lane = settings.gang, settings.lane
-        self._patience_s = settings.gang_patience_s
+        self._patience_s, self._look_s = settings.gang_patience_s, settings.control_s
         self._led: _Led | None = None
         self._candidate: str | None = None
         self._looked_s: dict[str, float] = {}
@@ -72,7 +72,7 @@ class Gangs:
         now_s = self._spool.clock.monotonic()
         if self._led is not None or self.joined is not None:
             return False
-        if self._candidate is None and now_s - self._looked_s.get(request.class_name, -_LOOK_S) >= _LOOK_S:
+        if self._candidate is None and now_s - self._looked_s.get(request.class_name, -self._look_s) >= self._look_s:
             self._looked_s[request.class_name] = now_s
             if len(self._others(request)) >= request.nodes - 1 and take_token(self._spool, self._worker):
                 self._candidate = request.class_name
@@ -90,10 +90,10 @@ class Gangs:
         return True
 
     def is_complete(self) -> bool:
-        """Whether every member's node is empty. Looks twice a second at most."""
+        """Whether every member's node is empty."""
         led = self._led
         now_s = self._spool.clock.monotonic()
-        if led is None or now_s - led.looked_s < 0.5:
+        if led is None or now_s - led.looked_s < min(self._look_s, 0.5):
             return False
         led.looked_s = now_s
         led.assembled = not self._missing(led)
@@ -124,9 +124,20 @@ class Gangs:
             "MASTER_PORT": str(port),
         }
 
-    def lost_member(self) -> str | None:
-        """A member whose node is no longer kept for the gang; None while all are there."""
-        return next(iter(self._missing(self._led)), None) if self._led is not None else None
+    def counters(self) -> dict[str, int]:
+        """The heartbeats of the members, as far as they still keep their nodes."""
+        led = self._led
+        if led is None:
+            return {}
+        leases = read_leases(self._spool)
+        missing = self._missing(led)
+        return {name: leases[name].counter for name in led.members if name not in missing and name in leases}
+
+    def unconfirmed(self, before: Mapping[str, int]) -> list[str]:
+        """Members that have not shown since `before` that they live and keep their nodes."""
+        now = self.counters()
+        members = self._led.members if self._led is not None else []
+        return [name for name in members if name not in before or now.get(name, before[name]) == before[name]]
 
     def end(self, claim: Claim) -> None:
         """The attempt has ended, or won't begin: give the members their nodes back."""
@@ -172,7 +183,7 @@ class Gangs:
         It should have left nothing. But its processes here are the batch system's children, not this worker's.
         """
         left = processes_with("FLEETCRAFT_ATTEMPT", summons.key)
-        return not end_processes(left, _LOOK_S, _KILL_S, self._spool.clock)
+        return not end_processes(left, _GRACE_S, _KILL_S, self._spool.clock)
 
 
 def _keeps(lease: Lease, claim: Claim) -> bool:

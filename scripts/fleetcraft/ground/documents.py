@@ -1,0 +1,216 @@
+"""Documents that people write: YAML files that are checked against pydantic models, with errors that say where.
+
+Whoever has models hands them in with what their file is called; what goes wrong is told as file, line, key, value and
+remedy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fleetcraft.ground.errors import BadInput, nearest
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+Tree: TypeAlias = "tuple[Path, yaml.Node | None]"
+"""A file and its YAML nodes, which know the lines of their keys."""
+
+
+class Model(BaseModel):
+    """Strict about unknown keys and about types: a typo must never become a default."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a document is to be.
+
+    Parameters
+    ----------
+    model : what it is checked against.
+    title : what it is called in messages, with its article: "an experiment file".
+    manual : the file in the repository that describes its keys.
+    examples : where to look when it isn't there, a sentence without a full stop.
+    """
+
+    model: type[BaseModel]
+    title: str
+    manual: str
+    examples: str
+
+
+def compose(file: Path, kind: Kind) -> yaml.Node | None:
+    """The YAML tree of a file, which knows the line of every key."""
+    try:
+        return yaml.compose(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except FileNotFoundError:
+        raise BadInput(f"there is no such file; {kind.title} was expected", file=file, remedy=kind.examples) from None
+    except IsADirectoryError:
+        raise BadInput(f"this is a directory, not {kind.title}", file=file, remedy="Name a YAML file in it") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else str(file)
+        problem = getattr(error, "problem", None) or str(error)
+        raise BadInput(f"this is not valid YAML: {problem}", file=where, remedy="Mend the syntax there") from None
+
+
+def refuse_repeated_keys(file: Path, node: yaml.Node | None) -> None:
+    """YAML's reader keeps the last of two equal keys and drops the first without a word."""
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise BadInput(
+                    f"the key is given twice, first in line {seen[key.value]}",
+                    file=f"{file}:{line}",
+                    key=str(key.value),
+                    remedy="Remove one of the two, or rename it",
+                )
+            seen[key.value] = line
+            refuse_repeated_keys(file, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            refuse_repeated_keys(file, item)
+
+
+def expand_variables(text: str, key: str) -> str:
+    """`text` with environment variables expanded.
+
+    Raises
+    ------
+    BadInput : one isn't set.
+    """
+
+    def expand(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        if variable not in os.environ:
+            raise BadInput(
+                f"the environment variable {variable} is not set",
+                key=key,
+                value=text,
+                remedy=f"Set it (export {variable}=…) or write its value out",
+            )
+        return os.environ[variable]
+
+    return _VARIABLE.sub(expand, text)
+
+
+def split_location(message: str) -> tuple[str | None, str]:
+    """Take the key off a message that opens with `@key: `, as validators write it that look at several keys."""
+    match = re.match(r"@(\S+): (.*)", message, re.DOTALL)
+    return (match[1], match[2]) if match else (None, message)
+
+
+def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadInput:
+    """The first of pydantic's complaints, in words for the person who wrote the file.
+
+    An unknown key comes first: it is often a misspelt one that is then reported as missing.
+    """
+    complaints = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    first = complaints[0]
+    location = tuple(str(part) for part in first["loc"] if part != "[key]")
+    others = (
+        f" ({len(complaints) - 1} more problem{'s' * (len(complaints) > 2)} after this one)" if complaints[1:] else ""
+    )
+    if first["type"] == "extra_forbidden":
+        known = _known_keys(kind.model, location[:-1])
+        return BadInput(
+            f"unknown key{others}",
+            file=place(trees, location),
+            key=".".join(location),
+            value=first["input"],
+            remedy=nearest(location[-1], known),
+        )
+    if first["type"] == "missing":
+        return BadInput(
+            f"this key is missing{others}",
+            file=place(trees, location[:-1]),
+            key=".".join(location),
+            remedy=f"Add it; {kind.manual} describes every key",
+        )
+    message = str(first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        message = "a name has letters, digits, underscores, dots and hyphens, and begins with a letter or a digit"
+    if first["type"] == "value_error":
+        own_location, message = split_location(str(first["ctx"]["error"]))
+        if own_location is not None:
+            inside = (*location, *own_location.split("."))
+            return BadInput(
+                f"{message}{others}",
+                file=place(trees, inside),
+                key=".".join(inside),
+                remedy="Correct this key or the one it refers to",
+            )
+    return BadInput(
+        f"{message[:1].lower()}{message[1:]}{others}",
+        file=place(trees, location),
+        key=".".join(location),
+        value=first["input"],
+        remedy=f"Correct the value; {kind.manual} describes every key",
+    )
+
+
+def _known_keys(root: type[BaseModel], location: tuple[str, ...]) -> list[str]:
+    """The keys that the model at `location` has."""
+    annotation: Any = root
+    for part in location:
+        model = _model_in(annotation)
+        if model is not None and part in model.model_fields:
+            annotation = model.model_fields[part].annotation
+            if get_origin(annotation) is dict:
+                annotation = _Named(get_args(annotation)[1])
+        elif isinstance(annotation, _Named):
+            annotation = annotation.annotation
+    model = _model_in(annotation)
+    return list(model.model_fields) if model is not None else []
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A mapping of names to values: one more part of a location before the keys of the value."""
+
+    annotation: Any
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation speaks of, `Cache | None` included."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for argument in get_args(annotation) if (model := _model_in(argument))), None)
+
+
+def place(trees: Sequence[Tree], location: tuple[str, ...]) -> str | None:
+    """file:line of the deepest part of `location` that a file has; the last file wins, as it does in merging."""
+    best: tuple[int, str] | None = None
+    for file, tree in trees:
+        depth, line = _descend(tree, location)
+        if best is None or depth >= best[0]:
+            best = depth, f"{file}:{line}" if depth else str(file)
+    return best[1] if best else None
+
+
+def _descend(node: yaml.Node | None, location: tuple[str, ...]) -> tuple[int, int]:
+    depth, line = 0, 1
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((key, value) for key, value in node.value if key.value == part), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            line = node.start_mark.line + 1
+        else:
+            break
+        depth += 1
+    return depth, line
