@@ -217,7 +217,16 @@ def test_a_task_that_makes_no_sense_is_refused(fields: dict[str, object]) -> Non
 
 @pytest.mark.parametrize(
     "fields",
-    [{"threads": 0}, {"mem_mb": -1}, {"runtime_s": 0}, {"nodes": 0}, {"access": "odd"}, {"lane": "a-b"}, {"gpus": 1.5}],
+    [
+        {"threads": 0},
+        {"mem_mb": -1},
+        {"runtime_s": 0},
+        {"nodes": 0},
+        {"access": "odd"},
+        {"lane": "a-b"},
+        {"gpus": 1.5},
+        {"nodes": 2},
+    ],
 )
 def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(BadInput):
@@ -228,6 +237,7 @@ def test_a_request_is_told_by_the_name_of_its_class(spool: Spool) -> None:
     request = Request(2, 3000, 1, 4000, 500, 6, "exclusive", "gh.gpu")
     assert Request.of_class(request.class_name) == request
     assert Request.of_class("lost+found") is None
+    assert Request.of_class("c1-m0-g0-v0-r60-n2-shared") is None
 
 
 def test_a_task_name_is_read_back_whatever_its_id(spool: Spool) -> None:

@@ -28,6 +28,8 @@ def fleet(lanes: dict[str, Any] | None = None, nodes: int = 16, **site: Any) -> 
 
 
 def work(count: int, task_s: float = 600, **request: Any) -> Work:
+    if request.get("nodes", 1) > 1:
+        request["access"] = "exclusive"
     return Work(Request(**{"runtime_s": 3600, **request}), count, task_s)
 
 
@@ -129,7 +131,8 @@ def test_a_paused_lane_leaves_the_work_to_the_others() -> None:
 
 
 requests = st.builds(
-    Request,
+    # A gang has its nodes to itself.
+    lambda access, nodes, **rest: Request(access="exclusive" if nodes > 1 else access, nodes=nodes, **rest),
     threads=st.integers(1, 4),
     mem_mb=st.integers(0, 8000),
     gpus=st.integers(0, 2),

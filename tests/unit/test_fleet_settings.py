@@ -119,7 +119,7 @@ def test_variables_are_expanded_but_not_in_what_the_shell_reads(
         (Request(lane="hg"), "there is no lane 'hg'. Choose from: gh"),
         (Request(runtime_s=13 * 3600), "may run 46800 s"),
         (Request(gpus=2), "gpus=2"),
-        (Request(nodes=17), "at most 16"),
+        (Request(nodes=17, access="exclusive"), "at most 16"),
     ],
 )
 def test_what_no_lane_could_ever_serve_is_refused_with_the_reason(tmp_path: Path, request_: Request, says: str) -> None:

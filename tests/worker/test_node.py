@@ -113,7 +113,7 @@ def test_nothing_fits_beside_an_exclusive_task() -> None:
     ("change", "request_", "expected"),
     [
         ({}, Request(threads=9), "asks for threads=9, the node has 4"),
-        ({}, Request(nodes=2), "gang of 2 nodes"),
+        ({}, Request(nodes=2, access="exclusive"), "gang of 2 nodes"),
         ({}, Request(lane="ls6"), "lane 'ls6'"),
         ({}, Request(gpus=1), "asks for gpus=1, the node has 0"),
         ({"state": "draining", "reason": "hot"}, Request(), "draining: hot"),

@@ -112,6 +112,8 @@ class Request:
         if threads < 1 or runtime_s < 1 or nodes < 1:
             return None
         access: Access = "exclusive" if match[7] == "exclusive" else "shared"
+        if nodes > 1 and access == "shared":
+            return None
         return Request(threads, mem_mb, gpus, gpu_mem_mb, runtime_s, nodes, access, match[8])
 
     @property
