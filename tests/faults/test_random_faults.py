@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from journal_checker import check_exclusive, check_single, entries
+from journal_checker import check_exclusive, check_single, entries, trespassers
 from spool_audit import audit, state_files
 from worker_harness import QUICK, inventory, orphans
 
@@ -69,7 +69,9 @@ def tasks(commits: Path) -> list[TaskSpec]:
     specs = []
     for number in range(TASKS):
         kind = "timed" if number % 15 == 0 else "stray" if number % 7 == 0 else "plain"
-        request = Request(access="exclusive") if kind == "timed" else Request(threads=1 + number % 2)
+        kind = "gang" if number % 20 == 3 else kind
+        request = Request(threads=1 + number % 2) if kind in ("plain", "stray") else Request(access="exclusive")
+        request = replace(request, nodes=2) if kind == "gang" else request
         output = str(commits / f"{kind}-{number}.out")
         specs.append(
             TaskSpec(
@@ -87,7 +89,8 @@ def tasks(commits: Path) -> list[TaskSpec]:
 
 def worker_life(root: Path, crash_at: int | None, host: str) -> None:
     spool = Spool.open(root, filesystem=SuicidalFilesystem(crash_at))
-    Agent(spool, inventory(threads=3), replace(QUICK, idle_timeout_s=None), host=host, lock_directory=root.parent).run()
+    settings = replace(QUICK, idle_timeout_s=None, gang="together", gang_patience_s=2.0)
+    Agent(spool, inventory(threads=3), settings, host=host, lock_directory=root.parent).run()
 
 
 def controller_life(root: Path, crash_at: int | None, commits: Path) -> None:
@@ -196,12 +199,12 @@ def _children(pid: int) -> list[int]:
 
 
 def finish_in_peace(root: Path, commits: Path) -> None:
-    """A healthy controller and worker do what is left, and tidy up."""
+    """A healthy controller and two workers do what is left, and tidy up."""
     spool = Spool.open(root)
     with Writer(spool, "last") as writer:
         Producer(writer).enqueue(tasks(commits))
         reaper = Reaper(writer, OneMachineOracle(), stale_s=0.1)
-        pid = fork(lambda: worker_life(root, None, "n1"))
+        pids = [fork(lambda host=host: worker_life(root, None, host)) for host in ("n1", "n2")]
         deadline = time.monotonic() + ROUND_PATIENCE_S
         while True:
             reaper.step()
@@ -210,8 +213,9 @@ def finish_in_peace(root: Path, commits: Path) -> None:
                 break
             assert time.monotonic() < deadline, f"not finished: {states}"
             time.sleep(0.05)
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
         for _ in range(20):
             reaper.step()
             time.sleep(0.03)
@@ -251,6 +255,7 @@ def test_random_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None
         assert orphans(root) == [], "a process outlived its task"
         assert check_exclusive(root).violations == []
         assert check_single(root) == []
+        assert trespassers(root) == []
         executions += sum(entry["event"] == "started" for entry in entries(root))
     print(
         f"{sum(total.values())} faults {dict(total)} in {rounds} rounds: {rounds * TASKS} tasks, {executions} runs, "

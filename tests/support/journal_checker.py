@@ -4,7 +4,7 @@ Independent of the library: it reads JSON lines. Within one boot of one host all
 times there are comparable. A worker writes "started" before it starts an attempt, "ended" after all its processes are
 gone. An attempt whose worker was killed has no "ended": it has ended when a reaper wrote "worker gone", which it does
 when it knows that and before it takes anything back; or when another worker of the host wrote "node alone"
-(for an exclusive attempt also "node entered"), because the kernel gives that lock only when no process holds the one
+or "gang joined" (for an exclusive attempt also "node entered"), because the kernel gives that lock only when no process holds the one
 before. So every interval here contains the true one, and finding no overlap is a proof.
 """
 
@@ -62,8 +62,8 @@ def intervals(root: Path) -> list[Interval]:
     """Every attempt that was started, in order."""
     journal = entries(root)
     ended = {(e["writer"], e["task"], e["attempt"]): e["monotonic_s"] for e in journal if e["event"] == "ended"}
-    alone = [e for e in journal if e["event"] == "node alone"]
-    entered = [e for e in journal if e["event"] in ("node entered", "node alone")]
+    alone = [e for e in journal if e["event"] in ("node alone", "gang joined")]
+    entered = [*alone, *(e for e in journal if e["event"] == "node entered")]
     taken_back: dict[tuple[str, str], float] = {}
     for e in journal:
         if e["event"] == "worker gone":
@@ -121,36 +121,51 @@ class Kept:
 
 
 def kept_nodes(root: Path) -> list[Kept]:
-    """Every node that was empty for a gang; one whose worker was killed is kept until that was known."""
+    """Every node that was empty for a gang: until it was left, or its dead worker's hold on it had come to an end."""
     journal = entries(root)
     left = {(e["writer"], e["task"], e["attempt"]): e["monotonic_s"] for e in journal if e["event"] == "gang left"}
-    gone = {e["worker"]: e["monotonic_s"] for e in journal if e["event"] == "worker gone"}
+    found = []
+    for e in journal:
+        if e["event"] == "gang joined":
+            end_s = left.get((e["writer"], e["task"], e["attempt"]))
+            if end_s is None:
+                ends = [
+                    other["monotonic_s"]
+                    for other in journal
+                    if (other["event"] == "worker gone" and other["worker"] == e["writer"])
+                    or (
+                        other["event"] in ("node entered", "node alone", "gang joined")
+                        and (other["host"], other["boot"]) == (e["host"], e["boot"])
+                        and other["writer"] != e["writer"]
+                    )
+                ]
+                end_s = min((end for end in ends if end > e["monotonic_s"]), default=math.inf)
+            found.append(Kept(e["task"], e["attempt"], e["host"], e["boot"], e["monotonic_s"], end_s))
+    return found
+
+
+def trespassers(root: Path) -> list[str]:
+    """Attempts that ran on a node that was kept for a gang."""
     return [
-        Kept(
-            e["task"], e["attempt"], e["host"], e["boot"], e["monotonic_s"],
-            left.get((e["writer"], e["task"], e["attempt"]), gone.get(e["writer"], math.inf)),
-        )
-        for e in journal
-        if e["event"] == "gang joined"
-    ]  # fmt: skip
+        f"{run.task}-a{run.attempt} ran on {kept.host}, which was kept for {kept.task}"
+        for run in intervals(root)
+        for kept in kept_nodes(root)
+        if (kept.host, kept.boot) == (run.host, run.boot) and run.start_s < kept.end_s and kept.start_s < run.end_s
+    ]
 
 
 def check_gangs(root: Path) -> list[str]:
     """Gangs that ran without all of their nodes, and attempts that ran on a node that was kept for one."""
-    runs, kept = intervals(root), kept_nodes(root)
-    nodes = {(e["task"], e["attempt"]): e["request"] for e in entries(root) if e["event"] == "started"}
+    kept = kept_nodes(root)
+    requests = {(e["task"], e["attempt"]): e["request"] for e in entries(root) if e["event"] == "started"}
     problems = []
-    for run in runs:
-        wanted = int(re.search(r"-n(\d+)-", nodes[run.task, run.attempt])[1])
-        if wanted > 1:
-            mine = [k for k in kept if (k.task, k.attempt) == (run.task, run.attempt) and k.start_s <= run.start_s]
-            hosts = {k.host for k in mine if k.end_s >= run.end_s} | {run.host}
-            if len(hosts) != wanted:
-                problems.append(f"{run.task}-a{run.attempt} ran on {sorted(hosts)}, and asks for {wanted} nodes")
-        for k in kept:
-            if (k.host, k.boot) == (run.host, run.boot) and run.start_s < k.end_s and k.start_s < run.end_s:
-                problems.append(f"{run.task}-a{run.attempt} ran on {k.host}, which was kept for {k.task}")
-    return problems
+    for run in intervals(root):
+        wanted = int(re.search(r"-n(\d+)-", requests[run.task, run.attempt])[1])
+        mine = [k for k in kept if (k.task, k.attempt) == (run.task, run.attempt) and k.start_s <= run.start_s]
+        hosts = {k.host for k in mine if k.end_s >= run.end_s} | {run.host}
+        if len(hosts) != wanted:
+            problems.append(f"{run.task}-a{run.attempt} ran on {sorted(hosts)}, and asks for {wanted} nodes")
+    return [*problems, *trespassers(root)]
 
 
 def check_exclusive(root: Path) -> Proof:

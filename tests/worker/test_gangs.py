@@ -153,7 +153,7 @@ def test_when_a_node_of_a_running_gang_dies_the_gang_runs_again_and_nothing_is_l
         if who == "member":
             # What was started with a node that is lost can't succeed: its program ends, and that isn't its fault.
             for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and b"FLEETCRAFT_ATTEMPT=gang-a1" in _environment(entry):
+                if entry.name.isdigit() and f"FLEETCRAFT_ATTEMPT=gang-a{run.attempt}\0" in _environment(entry):
                     os.kill(int(entry.name), signal.SIGKILL)
         (tmp_path / "go").touch()
         wait_until(lambda: survey(Spool.open(root))["gang"].state is State.DONE)
@@ -181,8 +181,8 @@ def test_a_gang_that_fails_by_itself_is_failed_by_itself(root: Path, tmp_path: P
     assert (ending.outcome.value, ending.cause) == ("failed", "exit code 7")
 
 
-def _environment(entry: Path) -> bytes:
+def _environment(entry: Path) -> str:
     try:
-        return (entry / "environ").read_bytes()
+        return (entry / "environ").read_bytes().decode(errors="replace")
     except OSError:
-        return b""
+        return ""

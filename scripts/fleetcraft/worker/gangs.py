@@ -164,6 +164,9 @@ class Gangs:
 
     def listen(self, may_join: bool) -> bool:
         """Look for summons; whether that changed what this worker keeps its node for."""
+        if self._led is not None and not self._spool.filesystem.exists(self._led.claim.path):
+            # Its end was cut off by an error, or it was taken away.
+            self.end(self._led.claim)
         present = summons_of(self._spool, self._worker)
         if self.joined is None:
             self.joined = present[0] if present and may_join and self._led is None else None
