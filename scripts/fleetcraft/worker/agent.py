@@ -9,18 +9,18 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fleetcraft.ground.errors import NoSpace
 from fleetcraft.ground.machine import boot_id, host_name, own_start
 from fleetcraft.ground.processes import adopt_orphans
-from fleetcraft.ground.repository import node_copy
 from fleetcraft.ground.waiting import readable
 from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
 from fleetcraft.spool.gangs import Summons
-from fleetcraft.worker.context import attempt_key, attempt_scratch, slot_name, task_environment, write_node_file
+from fleetcraft.worker.attempts import Attempts
+from fleetcraft.worker.context import attempt_key
 from fleetcraft.worker.gangs import Gangs
 from fleetcraft.worker.health import NodeHealth, observe_node
 from fleetcraft.worker.inventory import Inventory
@@ -29,7 +29,7 @@ from fleetcraft.worker.launcher import UNKILLABLE_S, Starter
 from fleetcraft.worker.launchers import Launchers
 from fleetcraft.worker.node_lock import NodeLock, node_directory
 from fleetcraft.worker.pace import Pace
-from fleetcraft.worker.packing import Books, Share, why_not_in_time
+from fleetcraft.worker.packing import Books, why_not_in_time
 from fleetcraft.worker.settings import Settings
 
 _SHORTEST_PAUSE_S = 0.02
@@ -41,19 +41,6 @@ _LAUNCHER_RESTARTS = 5
 _GPU_IDLE_PATIENCE_S = 60.0
 _SIGNAL_S = 0.5
 """How far apart signals to the processes of one step arrive."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """An attempt in progress."""
-
-    claim: Claim
-    share: Share
-    launcher: str
-    started_s: float
-    node_file: Path
-    stop_cause: str | None = None
-    observed: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,16 +86,15 @@ class Agent:
         self._launchers = Launchers(starters or {}, prepare or {}, self._clock)
         self._early = ("command", *early)
         self._host = host or host_name()
+        self._attempts = Attempts(self._launchers, spool, self._host, self._settings.grace_s)
         self._books = Books(inventory, self._settings.lane, self._settings.gang)
         self._health = NodeHealth(self._settings.failing_tasks)
-        self._running: dict[str, _Running] = {}
         self._waiting: Claim | None = None
         self._kept: _Kept | None = None
         self._to_start: deque[Claim] = deque()
         self._ahead: deque[Claim] = deque()
         self._pace = Pace()
         self._endings: list[tuple[Claim, Attempt]] = []
-        self._events: deque[dict[str, Any]] = deque()
         self._trouble_s: float | None = None
         self._avoid: dict[str, float] = {}
         self._stop_cause: str | None = None
@@ -119,7 +105,6 @@ class Agent:
         self._worked_s = self._started_s
         self._next_claim_s = self._next_beat_s = self._next_control_s = self._started_s
         self._pause_s = _SHORTEST_PAUSE_S
-        self._directory: Path | None = None
 
     def run(self) -> str:
         """Serve until told to leave, idle for too long, or near the walltime; why it left.
@@ -138,16 +123,17 @@ class Agent:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda received, frame: self._signals.append(received))
-        self._directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-", dir=node_directory()))
+        directory = Path(tempfile.mkdtemp(prefix="fleetcraft-worker-", dir=node_directory()))
         try:
             with Writer(self._spool, self._host, host=self._host, boot=boot_id()) as writer:
                 self._station = Station(writer, self._lease("serving"))
+                self._attempts.open(self._station, directory, self._node.node)
                 self._gangs = Gangs(self._spool, writer.name, self._settings)
                 return self._serve()
         finally:
             self._launchers.close()
             self._node.close()
-            shutil.rmtree(self._directory)
+            shutil.rmtree(directory)
 
     def _serve(self) -> str:
         while True:
@@ -262,7 +248,7 @@ class Agent:
             self._start_waiting(self._waiting)
         elif self._kept is not None:
             self._keep_node(self._kept)
-        idle = not self._running and not self._to_start and not self._ahead and self._books.exclusive is None
+        idle = not self._attempts.running and not self._to_start and not self._ahead and self._books.exclusive is None
         if idle and self._node.holds != "nothing":
             self._node.leave()
         if self._books.exclusive is None:
@@ -283,7 +269,7 @@ class Agent:
     def _is_empty(self) -> bool:
         """Whether this worker has the node to itself, and runs nothing; asks for it."""
         self._node.ask_alone()
-        return not self._running and not self._endings and self._node.be_alone()
+        return not self._attempts.running and not self._endings and self._node.be_alone()
 
     def _keep_node(self, kept: _Kept) -> None:
         """Let this worker's tasks finish for another one's gang, and say when they have."""
@@ -340,49 +326,17 @@ class Agent:
             self._drain(f"its GPUs are used by others: {observed['gpu_processes']}")
             self._end(claim, Outcome.RETURNED, "the node's GPUs were not idle")
             return
-        self._start(claim, {"before": observed, "neighbours_at_start": sorted(self._running)})
+        self._start(claim, {"before": observed, "neighbours_at_start": sorted(self._attempts.running)})
 
     def _start(self, claim: Claim, observed: dict[str, Any]) -> None:
-        assert self._directory is not None
-        key, spec = attempt_key(claim), claim.record.spec
-        share = self._books.share(key)
-        if not self._launchers.knows(spec.launcher):
-            self._end(claim, Outcome.FAILED, f"this worker has no launcher {spec.launcher!r}")
+        if not self._attempts.knows(claim):
+            self._end(claim, Outcome.FAILED, f"this worker has no launcher {claim.record.spec.launcher!r}")
             return
-        node_file = self._directory / f"{key}.json"
-        write_node_file(node_file, claim, share, self._host, observed)
-        scratch = attempt_scratch(key)
-        if scratch is not None:
-            scratch.mkdir(parents=True, exist_ok=True)
-        environment = task_environment(claim, share, self._host, self._station.name, node_file)
-        if claim.request.nodes > 1:
-            environment |= self._gangs.begin()
-        launcher = self._launchers.of(spec.launcher)
+        variables = self._gangs.begin() if claim.request.nodes > 1 else {}
         if self._has_entered and self._node.holds == "share":
             self._station.writer.note("node entered")
             self._has_entered = False
-        self._station.writer.note(
-            "started",
-            task=claim.name.id,
-            attempt=claim.name.attempt,
-            group=spec.group,
-            access=claim.request.access,
-            request=claim.request.class_name,
-            slot=slot_name(self._host, share),
-            threads=claim.request.threads,
-        )
-        run = _Running(claim, share, spec.launcher, self._clock.monotonic(), node_file, observed=observed)
-        self._running[key] = run
-        launcher.start(
-            key,
-            command=[node_copy(spec.command[0]), *spec.command[1:]],
-            directory=spec.directory,
-            environment=environment,
-            log=self._spool.layout.log(claim.name),
-            limit_s=claim.request.runtime_s,
-            grace_s=self._settings.grace_s,
-            keep=self._node.node,
-        )
+        self._attempts.start(claim, self._books.share(attempt_key(claim)), observed, variables)
 
     def _wait(self) -> None:
         """Until something happens or is due."""
@@ -392,10 +346,10 @@ class Agent:
             due_s.append(self._next_claim_s)
         if self._endings or self._to_start:
             due_s.append(now_s)
-        if (self._waiting is not None or self._kept is not None) and not self._running:
+        if (self._waiting is not None or self._kept is not None) and not self._attempts.running:
             is_gang = self._waiting is None or self._waiting.request.nodes > 1
             due_s.append(now_s + (_GANG_POLL_S if is_gang else _NODE_POLL_S))
-        if self._settings.idle_timeout_s is not None and not self._running:
+        if self._settings.idle_timeout_s is not None and not self._attempts.running:
             due_s.append(self._worked_s + self._settings.idle_timeout_s)
         left_s = self._left_s()
         if left_s is not None:
@@ -409,28 +363,24 @@ class Agent:
             ready = self._poll(min(due_s) - self._clock.monotonic())
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        for kind, launcher in self._launchers.present().items():
-            if launcher.fileno() in ready:
-                events = launcher.events()
-                if events is None:
-                    self._events.append({"died": kind})
-                self._events.extend(events or [])
+        self._attempts.hear(ready)
 
     def _poll(self, timeout_s: float) -> set[int]:
         """Descriptors of the signals and of launchers that have something to say."""
-        return readable([self._wakeup, *(client.fileno() for client in self._launchers.present().values())], timeout_s)
+        return readable([self._wakeup, *self._attempts.descriptors()], timeout_s)
 
     def _handle_events(self) -> None:
-        while self._events:
-            self._handle_event(self._events[0])
-            self._events.popleft()
+        events = self._attempts.events
+        while events:
+            self._handle_event(events[0])
+            events.popleft()
 
     def _handle_event(self, event: dict[str, Any]) -> None:
         if "died" in event:
             self._launcher_died(event["died"])
             return
         key = event.get("ended") or event["refused"]
-        run = self._running[key]
+        run = self._attempts.running[key]
         if "refused" in event:
             self._finish_run(key, Outcome.FAILED, event["problem"], None, {})
             return
@@ -469,31 +419,11 @@ class Agent:
     def _finish_run(
         self, key: str, outcome: Outcome, cause: str, exit_code: int | None, measured: dict[str, Any]
     ) -> None:
-        run = self._running[key]
-        observed = run.observed
-        if run.claim.request.access == "exclusive":
-            observed = {**observed, "after": observe_node(run.share.gpus)}
-        now_s = self._clock.monotonic()
-        ending = replace(
-            self._station.attempt(run.claim, outcome, cause),
-            exit_code=exit_code,
-            started_s=round(self._clock.wall() - (now_s - run.started_s), 3),
-            ended_s=round(self._clock.wall(), 3),
-            log=str(self._spool.layout.log(run.claim.name).relative_to(self._spool.root)),
-            measured=measured,
-            observed=observed,
-        )
-        self._station.writer.note(
-            "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
-        )
-        run.node_file.unlink(missing_ok=True)
-        scratch = attempt_scratch(key)
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
-        del self._running[key]
+        run, ending = self._attempts.finish(key, outcome, cause, exit_code, measured)
         self._books.release(key)
         self._gangs.end(run.claim)
         self._endings.append((run.claim, ending))
+        now_s = self._clock.monotonic()
         self._pace.ended(now_s - run.started_s)
         self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
         self._judge_node(run.claim.name.id, outcome, cause)
@@ -538,10 +468,7 @@ class Agent:
         self._reconcile()
         self._follow_summons()
         for task_id in self._station.orders_to_cancel():
-            for run in self._running.values():
-                if run.claim.name.id == task_id:
-                    run.stop_cause = CANCELLED
-                    self._launchers.of(run.launcher).stop(attempt_key(run.claim))
+            self._attempts.stop(CANCELLED, task_id)
             for claim in [claim for claim in self._ahead if claim.name.id == task_id]:
                 self._ahead.remove(claim)
                 self._endings.append((claim, self._station.attempt(claim, Outcome.CANCELLED, CANCELLED)))
@@ -555,7 +482,7 @@ class Agent:
         Where there is no room for one by now, it goes back.
         """
         self._station.adopt_strays()
-        known = {*self._running, *(attempt_key(claim) for claim, _ in self._endings)}
+        known = {*self._attempts.running, *(attempt_key(claim) for claim, _ in self._endings)}
         known.update(map(attempt_key, self._to_start), map(attempt_key, self._ahead))
         if self._waiting is not None:
             known.add(attempt_key(self._waiting))
@@ -581,9 +508,7 @@ class Agent:
         if self._stop_cause is not None:
             return
         self._stop_cause = cause
-        for key, run in self._running.items():
-            run.stop_cause = run.stop_cause or cause
-            self._launchers.of(run.launcher).stop(key)
+        self._attempts.stop(cause)
         if self._waiting is not None:
             self._end(self._waiting, Outcome.RETURNED, cause)
             self._waiting = None
@@ -598,7 +523,7 @@ class Agent:
             self._station.writer.note("drained", reason=reason)
 
     def _reason_to_leave(self) -> str | None:
-        if self._running or self._endings or self._to_start or self._ahead:
+        if self._attempts.running or self._endings or self._to_start or self._ahead:
             return None
         if self._waiting is not None or self._kept is not None:
             return None
@@ -622,18 +547,8 @@ class Agent:
             self._next_beat_s = now_s + self._settings.heartbeat_s
 
     def _lease(self, state: Literal["serving", "draining", "leaving"]) -> Lease:
-        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         processes = [(os.getpid(), own_start()), *self._launchers.processes()]
-        running = [
-            {
-                "id": run.claim.name.id,
-                "attempt": run.claim.name.attempt,
-                "group": run.claim.record.spec.group,
-                "slot": slot_name(self._host, run.share),
-                "since_s": round(wall_s - (now_s - run.started_s), 3),
-            }
-            for run in self._running.values()
-        ]
+        running = self._attempts.as_lease()
         if self._waiting is not None:
             running.append({"id": self._waiting.name.id, "attempt": self._waiting.name.attempt, "waits": True})
         if self._kept is not None:
@@ -675,7 +590,7 @@ class Agent:
         """End what it ran; a new one is made when it is needed."""
         if not self._launchers.bury(kind):
             self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
-        for key in [key for key, run in self._running.items() if run.launcher == kind]:
+        for key in [key for key, run in self._attempts.running.items() if run.launcher == kind]:
             self._finish_run(key, Outcome.LOST, CRASHED, None, {})
         if self._launchers.deaths > _LAUNCHER_RESTARTS:
             self._drain(f"its launcher died {self._launchers.deaths} times")
