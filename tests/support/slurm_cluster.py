@@ -178,9 +178,10 @@ class SlurmCluster:
         return found
 
     # Using it
-    def run(self, *command: str, timeout: float = 30, check: bool = True) -> str:
+    def run(self, *command: str, timeout: float = 30, check: bool = True, directory: Path | None = None) -> str:
         answer = subprocess.run(
             command,
+            cwd=directory,
             env=os.environ | self.environment,
             capture_output=True,
             text=True,
