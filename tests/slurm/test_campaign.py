@@ -57,6 +57,8 @@ def derived_from_vista_slurm(directory: Path) -> Path:
     profile = directory / "profile"
     profile.mkdir(parents=True)
     changes = {"default-resources": [*kept, "slurm_partition=main"], "slurm-init-seconds-before-status-checks": 2}
+    # It has no accounting.
+    changes["slurm-status-command"] = "squeue"
     return write_profile(profile, "vista-slurm", changes)
 
 
@@ -69,7 +71,7 @@ def write_profile(profile: Path, shipped: str, changes: dict[str, Any]) -> Path:
 def snakemake(directory: Path, *arguments: str | Path, program: Path = BIN / "snakemake") -> Run:
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=directory, env=os.environ, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=directory, env=os.environ, capture_output=True, text=True, timeout=300, check=False
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
