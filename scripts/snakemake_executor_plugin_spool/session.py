@@ -182,7 +182,9 @@ class Session:
             if self.spool.clock.monotonic() >= deadline_s:
                 break
             if left:
-                self.keep_up()
+                # Whatever else goes wrong, what is left is cancelled.
+                with contextlib.suppress(SpoolBusy, OSError):
+                    self.keep_up()
                 self.spool.clock.sleep(0.2)
         return left
 
