@@ -17,7 +17,7 @@ from fleetcraft.spool import Spool, read_leases
 
 HEAD = """
     rule all:
-        input: expand("out/{i}.txt", i=range(8))
+        input: expand("out/{i}.txt", i=range(10))
     rule one:
         output: "out/{i}.txt"
         threads: 2
@@ -31,8 +31,8 @@ def workflow(tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPa
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "local").mkdir()
-    # Of two minutes, tasks of one minute can begin in the first twenty seconds.
-    short = lane(nodes=1, walltime_min=2, walltime_margin_s=40)
+    # Of two minutes, tasks of one minute can begin in the first thirty seconds.
+    short = lane(nodes=1, walltime_min=2, walltime_margin_s=30)
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(fleet_document(tmp_path, {"main": short})))
     with Workflow(tmp_path).ended_afterwards() as workflow:
         yield workflow
@@ -63,7 +63,7 @@ def test_a_head_job_that_ends_before_its_work_is_followed_by_another_until_all_i
 
     wait_until(over, 150)
     ran = [line.split() for line in workflow.lines("ran")]
-    assert sorted(task for task, _ in ran) == [str(i) for i in range(8)]
+    assert sorted(task for task, _ in ran) == [str(i) for i in range(10)]
     jobs = cluster.all_jobs()[before:]
     # In the order in which they were submitted, each with work of its own, and none after the last one.
     assert list(dict.fromkeys(job for _, job in ran)) == jobs
@@ -82,5 +82,5 @@ def test_without_successors_left_a_head_job_is_the_last_one(workflow: Workflow, 
     launch(workflow, cluster, "--successors", "0")
     wait_until(lambda: not cluster.jobs(), 100)
     assert len(cluster.all_jobs()) - before == 1
-    assert 0 < len(workflow.lines("ran")) < 8
+    assert 0 < len(workflow.lines("ran")) < 10
     assert not read_leases(spool_of(workflow))
