@@ -23,7 +23,7 @@ test: check envs test-slurm
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
 	$(BIN)/pytest tests/workflow
 
-test-slurm: .venv/complete envs
+test-slurm: .venv/complete .venv-slurm/complete envs
 	$(BIN)/pytest tests/slurm
 
 check: .venv/complete
@@ -44,14 +44,16 @@ envs: .venv/complete
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-.venv-slurm/complete: requirements.lock pyproject.toml
+# For profiles/vista-slurm alone: where its plugin is installed, every process of Snakemake imports it.
+.venv-slurm/complete: requirements-slurm.lock pyproject.toml
 	$(PYTHON) -m venv .venv-slurm
-	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements.lock
-	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --no-build-isolation --editable .[slurm]
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements-slurm.lock
+	.venv-slurm/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 lock:
 	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --output-file requirements.lock
+	uv pip compile pyproject.toml --extra slurm --constraint requirements.lock --python-version 3.11 --generate-hashes --output-file requirements-slurm.lock
 
 schema: .venv/complete
 	$(BIN)/fleetcraft schema > config/schema.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -177,22 +178,35 @@ class Executor(RemoteExecutor):
         if self._session is None:
             return
         with self._mutex:
-            # A local fleet's workers end their tasks and give them back, where nothing keeps them from being cancelled.
-            self._fleet.stop()
+            # Its workers end their tasks and give them back, where nothing keeps them from being cancelled.
+            self._stop_fleet(self._session)
             # All of them: Snakemake takes its list away while it asks for results.
             left = self._session.cancel_all()
         if left:
             self.logger.warning(f"Still ending when this was left: {', '.join(sorted(left))}.")
 
     def shutdown(self) -> None:
-        """End the local workers and give up control."""
+        """End the workers and give up control."""
         super().shutdown()
         session, self._session = self._session, None
         if session is not None:
             try:
-                self._fleet.stop()
+                self._stop_fleet(session)
             finally:
                 session.close()
+
+    def _stop_fleet(self, session: Session) -> None:
+        """End its workers. What can't be ended is told of, and keeps nothing else from being ended."""
+
+        def keep_up() -> None:
+            # Neither a file server in trouble nor another controller is a reason to leave allocations behind.
+            with contextlib.suppress(FleetcraftError, OSError):
+                session.keep_up()
+
+        try:
+            self._fleet.stop(keep_up)
+        except FleetFailed as error:
+            self.logger.error(str(error))
 
     def _look(self, session: Session, active_jobs: list[SubmittedJobInfo]) -> dict[str, Result]:
         """One round: heartbeat, what workers left behind, results of these jobs."""

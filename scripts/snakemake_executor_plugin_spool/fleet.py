@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -53,8 +53,13 @@ class Fleet(Protocol):
     def tend(self) -> None:
         """There is work: see to it that there are workers. Called again and again; FleetFailed if they don't come."""
 
-    def stop(self) -> None:
-        """End all workers of this fleet; returns when they are gone."""
+    def stop(self, meanwhile: Callable[[], object]) -> None:
+        """End all workers of this fleet; returns when they are gone.
+
+        Parameters
+        ----------
+        meanwhile : called again and again where that takes long; keeps the session up.
+        """
 
 
 class NoFleet:
@@ -72,7 +77,7 @@ class NoFleet:
     def tend(self) -> None:
         """They come or don't."""
 
-    def stop(self) -> None:
+    def stop(self, meanwhile: Callable[[], object]) -> None:
         """They leave by themselves."""
 
 
@@ -148,7 +153,7 @@ class LocalFleet:
                 remedy="Take it back with `fleetcraft abort --resume` or `fleetcraft drain --lift`, and start again",
             )
 
-    def stop(self) -> None:
+    def stop(self, meanwhile: Callable[[], object]) -> None:
         """TERM to each, KILL to those that don't leave; what they ran is ended by themselves."""
         present = [worker for worker in self._workers if worker.is_there()]
         for worker in present:

@@ -145,8 +145,8 @@ class Session:
             for member in spec.labels["members"]:
                 self._adoptable.pop(member, None)
 
-    def look(self) -> bool:
-        """Take in what happened; whether any task ended."""
+    def keep_up(self) -> None:
+        """Do what is due by time: show that this controller lives, and take back what gone workers had."""
         now_s = self.spool.clock.monotonic()
         if now_s >= self._next_beat_s:
             self._control.beat()
@@ -154,6 +154,11 @@ class Session:
         if self._reaper is not None and now_s >= self._next_reap_s:
             self._reaper.step()
             self._next_reap_s = now_s + self._reap_s
+
+    def look(self) -> bool:
+        """Take in what happened; whether any task ended."""
+        self.keep_up()
+        now_s = self.spool.clock.monotonic()
         news = self._note_results()
         if self._to_resubmit and now_s >= self._next_resubmit_s:
             self._resubmit()
@@ -177,6 +182,9 @@ class Session:
             if self.spool.clock.monotonic() >= deadline_s:
                 break
             if left:
+                # Whatever else goes wrong, what is left is cancelled.
+                with contextlib.suppress(SpoolBusy, OSError):
+                    self.keep_up()
                 self.spool.clock.sleep(0.2)
         return left
 

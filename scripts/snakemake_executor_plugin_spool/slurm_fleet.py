@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from fleetcraft.fleet.controller import FleetController
@@ -21,6 +22,9 @@ from snakemake_executor_plugin_spool.fleet import FleetFailed
 
 class SlurmFleet:
     """A fleet of the executor's, by `fleetcraft.fleet`.
+
+    Slurm can take a minute to answer. So its controller works in a thread of its own, the only one, and neither results
+    nor the executor's heartbeat wait for it.
 
     Parameters
     ----------
@@ -52,6 +56,8 @@ class SlurmFleet:
         self._controller = self._make(spool, software_of(environment), say, lane)
         self.oracle: Oracle = self._controller.oracle
         self.stale_s = self._controller.stale_s
+        self._aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fleetcraft-fleet")
+        self._step: Future[None] | None = None
         self._stopped = False
 
     def _make(
@@ -64,21 +70,31 @@ class SlurmFleet:
         return self._settings.refusal(request)
 
     def tend(self) -> None:
-        """Let the controller do what is due."""
-        try:
-            self._controller.step()
-        except (FleetStopped, NoSlurm) as error:
-            raise FleetFailed(error.problem, file=error.file, remedy=error.remedy) from error
+        """Let the controller do what is due, unless it is still at it; what stopped it is told the next time."""
+        if self._step is not None:
+            if not self._step.done():
+                return
+            step, self._step = self._step, None
+            try:
+                step.result()
+            except (FleetStopped, NoSlurm) as error:
+                raise FleetFailed(error.problem, file=error.file, remedy=error.remedy) from error
+        self._step = self._aside.submit(self._controller.step)
 
-    def stop(self) -> None:
-        """Cancel the allocations; what their workers ran, they end and give back."""
+    def stop(self, meanwhile: Callable[[], object]) -> None:
+        """Have the workers end what they run, give it back and leave; end their allocations."""
         if self._stopped:
             return
         self._stopped = True
+        while self._step is not None and not self._step.done():
+            # A job may be on its way to Slurm: it can be cancelled when its number is known.
+            meanwhile()
+            wait([self._step], timeout=1.0)
+        self._aside.shutdown()
         try:
-            self._controller.stop()
-        except (FleetStopped, NoAnswer) as error:
-            raise FleetFailed(error.problem, remedy=error.remedy) from error
+            self._controller.stop(meanwhile)
+        except (FleetStopped, NoAnswer, NoSlurm) as error:
+            raise FleetFailed(error.problem, file=error.file, remedy=error.remedy) from error
 
 
 class InsideFleet(SlurmFleet):

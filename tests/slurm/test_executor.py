@@ -58,18 +58,33 @@ def test_all_jobs_of_a_workflow_run_in_one_allocation_which_is_gone_afterwards(
     wait_until(lambda: not cluster.jobs(), 20)
 
 
-def test_a_campaign_that_is_interrupted_leaves_no_allocation_behind(workflow: Workflow, cluster: SlurmCluster) -> None:
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_a_campaign_that_is_interrupted_leaves_nothing_behind(
+    workflow: Workflow, cluster: SlurmCluster, trap: str
+) -> None:
+    """Workers end tasks that don't end on TERM, which takes longer than Slurm leaves them when a job is cancelled."""
     workflow.write(
         "Snakefile",
-        'rule long:\n    output: "long.txt"\n    resources: runtime=2\n    shell: "touch began; sleep 100"\n',
+        f"""
+        rule all:
+            input: expand("{{i}}.txt", i=range(12))
+        rule long:
+            output: "{{i}}.txt"
+            resources: runtime=2
+            shell: "{trap}touch began.{{wildcards.i}}; for i in $(seq 1000); do sleep 0.1; done"
+        """,
     )
+    before = set(cluster.leftovers())
     controller = workflow.start(*OPTIONS)
-    wait_until(lambda: (workflow.directory / "began").exists(), 40)
+    wait_until(lambda: len(list(workflow.directory.glob("began.*"))) >= 2, 40)
     controller.send_signal(signal.SIGINT)
-    # Its worker may be killed by Slurm before it has left, and is waited for then.
-    assert controller.wait(120) != 0
-    wait_until(lambda: not cluster.jobs(), 20)
+    assert controller.wait(40) != 0
+    assert not read_leases(workflow.spool())
+    assert set(workflow.states().values()) == {"failed"}
+    assert {result.problem for result in workflow.results().values()} == {"cancelled"}
+    wait_until(lambda: not cluster.jobs(), 10)
     assert cluster.steps(cluster.all_jobs()[-1]) == {}
+    wait_until(lambda: set(cluster.leftovers()) <= before, 10)
 
 
 @pytest.mark.parametrize(

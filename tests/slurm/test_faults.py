@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from fleet_runs import Campaign, campaign, codes, fleet_document, lane
 from slurm_cluster import SlurmCluster
 from snakemake_runs import wait_until
 
-from fleetcraft.spool import CRASHED, Request, State
+from fleetcraft.spool import CRASHED, Request, State, read_leases
 
 WAIT = "echo x >> ran.$FLEETCRAFT_TASK; for i in $(seq 1000); do [ -e go ] && exit 0; sleep 0.1; done; exit 1"
 """Notes that it began, and ends well when `go` is there."""
@@ -124,6 +127,33 @@ def test_claims_that_are_stranded_while_nobody_controls_are_found_by_the_next_co
         assert {e["cause"] for e in run.entries("worker gone")} <= {"allocation cancelled", "step cancelled"}
         all_done(run, 2)
         assert {outcome.split(":")[0] for outcome in codes(list(run.results.values()))} == {"lost", "succeeded"}
+
+
+def test_a_worker_that_hangs_at_the_end_is_killed_and_what_it_had_is_taken_back(
+    cluster: SlurmCluster, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetcraft.fleet.controller.LEAVING_S", 3.0)
+    with campaign(directory, cluster, fleet_document(directory, {"main": lane(nodes=2)})) as run:
+        exclusive = Request(runtime_s=60, access="exclusive")
+        run.enqueue({"hangs": "trap '' TERM; " + WAIT, "mild": WAIT}, request=exclusive)
+        run.run_until(lambda: begun(run, 2))
+        run.run_until(lambda: len(run.running_on()) == 2)
+        node = run.running_on()["hangs"]
+        agent = next(lease.processes[0][0] for lease in read_leases(run.spool).values() if lease.host == node)
+
+        def suspend_again() -> None:
+            # Slurm wakes whom it signals.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(agent, signal.SIGSTOP)
+            run.reaper.step()
+
+        run.controller.stop(suspend_again)
+        assert not read_leases(run.spool)
+        assert not list(run.spool.layout.running.glob("*"))
+        assert [entry["of_host"] for entry in run.entries("worker gone")] == [node]
+        wait_until(lambda: not cluster.jobs(), 10)
+        run.controller = run.new_controller()
+        all_done(run, 2)
 
 
 def test_a_controller_of_slurm_that_is_down_makes_nobody_gone(cluster: SlurmCluster, directory: Path) -> None:

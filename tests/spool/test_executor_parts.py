@@ -339,7 +339,7 @@ def test_workers_that_cannot_start_are_given_up_with_what_they_said(spool: Spool
     with pytest.raises(FleetFailed, match="as soon as they start") as caught:
         tend_on(broken)
     assert "encodings" in str(caught.value)
-    broken.stop()
+    broken.stop(lambda: None)
 
 
 def test_no_worker_is_started_on_an_aborted_spool(spool: Spool) -> None:
@@ -348,7 +348,7 @@ def test_no_worker_is_started_on_an_aborted_spool(spool: Spool) -> None:
     with pytest.raises(FleetFailed, match="the disk is dying"):
         idle.tend()
     assert not (spool.layout.logs / "workers" / f"{host_name()}-0.log").exists()
-    idle.stop()
+    idle.stop(lambda: None)
 
 
 def test_the_results_are_all_there_for_whoever_reads_them_later(spool: Spool) -> None:

@@ -181,7 +181,7 @@ def campaign(directory: Path, cluster: SlurmCluster, *arguments: Any, **fields: 
         yield running
     finally:
         with contextlib.suppress(subprocess.SubprocessError):
-            running.controller.stop()
+            running.controller.stop(running.reaper.step)
         running.writer.close()
 
 

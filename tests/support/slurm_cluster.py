@@ -119,7 +119,7 @@ class SlurmCluster:
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        for program in ("squeue", "sbatch", "scancel", "scontrol", "ssh"):
+        for program in ("squeue", "sbatch", "srun", "scancel", "scontrol", "ssh"):
             self._wrap(program)
         self.root.chmod(0o755)
         self._spawn(
@@ -178,9 +178,10 @@ class SlurmCluster:
         return found
 
     # Using it
-    def run(self, *command: str, timeout: float = 30, check: bool = True) -> str:
+    def run(self, *command: str, timeout: float = 30, check: bool = True, directory: Path | None = None) -> str:
         answer = subprocess.run(
             command,
+            cwd=directory,
             env=os.environ | self.environment,
             capture_output=True,
             text=True,
@@ -245,13 +246,17 @@ class SlurmCluster:
         self.wait_until_idle()
 
     def _wrap(self, program: str) -> None:
-        """Put a program of this name in front on PATH that notes each call and becomes the real one."""
+        """Put a program of this name in front on PATH that notes each call and becomes the real one.
+
+        It finds its configuration by itself, as it does where Slurm is installed for all: some of its callers empty
+        their environment of everything that is Slurm's.
+        """
         real = shutil.which(program, path=_path()) or "false"
         wrapper = self.root / "bin" / program
         wrapper.write_text(
             "#!/bin/bash\n"
             f'[ -n "${_CALLERS_VARIABLE}" ] && echo "$EPOCHREALTIME {program} $*" >> "${_CALLERS_VARIABLE}"\n'
-            f'exec {real} "$@"\n'
+            f'SLURM_CONF={self.root}/slurm.conf exec {real} "$@"\n'
         )
         wrapper.chmod(0o755)
 

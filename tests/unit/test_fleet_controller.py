@@ -16,7 +16,19 @@ from fleetcraft.fleet.script import Software
 from fleetcraft.fleet.settings import FleetSettings
 from fleetcraft.fleet.slurm import Answer, Slurm
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.spool import Liveness, Producer, Request, Spool, TaskSpec, Verdict, Writer
+from fleetcraft.spool import (
+    Lease,
+    Liveness,
+    Producer,
+    Reaper,
+    Request,
+    Spool,
+    Station,
+    TaskSpec,
+    Verdict,
+    Writer,
+    read_leases,
+)
 
 HEADER = "JOBID|STATE|NODES|TIME_LEFT|NODELIST|PARTITION|REASON|NAME"
 
@@ -27,6 +39,7 @@ class FakeSlurm:
     def __init__(self) -> None:
         self.states: dict[int, str] = {}
         self.asked: list[str] = []
+        self.cancelled: list[list[str]] = []
         self.answer: Answer | None = None
 
     def __call__(self, command: Sequence[str], timeout_s: float) -> Answer:
@@ -42,8 +55,9 @@ class FakeSlurm:
             self.states[number] = "PENDING"
             return Answer(0, f"{number}\n", "")
         if program == "scancel":
-            for job in command[1:]:
-                self.states[int(job)] = "CANCELLED"
+            self.cancelled.append(list(command[1:]))
+            if "--signal=TERM" not in command:
+                self.states |= dict.fromkeys(map(int, command[1:]), "CANCELLED")
         return Answer(0, "", "")
 
 
@@ -179,9 +193,56 @@ def test_a_restarted_controller_takes_living_allocations_over(bench: Bench) -> N
 def test_stopping_cancels_exactly_its_own_allocations(bench: Bench) -> None:
     bench.slurm.states[7] = "RUNNING"
     bench.step()
-    bench.controller.stop()
+    bench.controller.stop(lambda: None)
     assert bench.slurm.states == {7: "RUNNING", 101: "CANCELLED"}
     assert [record.ending for record in Records(bench.spool).read()] == ["released"]
+
+
+def worker_of(bench: Bench, writer: Writer, **fields: str) -> Station:
+    """A worker that serves in the only allocation."""
+    bench.slurm.states[100] = "RUNNING"
+    identity = {"fleet": "slurm", "allocation": bench.controller.living[0].token, "job": 100, "step": "0", **fields}
+    return Station(writer, Lease("", 0, "n1", "boot", identity=identity))
+
+
+def test_at_the_end_workers_are_asked_to_leave_before_their_allocation_is_cancelled(bench: Bench) -> None:
+    bench.step()
+    with Writer(bench.spool, "n1", host="n1", boot="boot") as writer:
+        station = worker_of(bench, writer)
+
+        def leave_in_a_while() -> None:
+            if bench.slurm.cancelled and bench.clock.monotonic() > began_s + 12:
+                station.leave()
+
+        began_s = bench.clock.monotonic()
+        bench.controller.stop(leave_in_a_while)
+    assert bench.slurm.cancelled == [["--signal=TERM", "100.0"], ["100"]]
+    assert 12 < bench.clock.monotonic() - began_s < 14
+
+
+def test_at_the_end_a_worker_that_does_not_leave_is_cancelled_and_taken_for_gone_by_slurms_word_alone(
+    bench: Bench,
+) -> None:
+    bench.step()
+    with Writer(bench.spool, "n1", host="n1", boot="boot") as writer, Writer(bench.spool, "controller") as controller:
+        station = worker_of(bench, writer)
+        assert len(station.claim(lambda request: True, lambda claim: None, 2)) == 2
+        reaper = Reaper(controller, bench.controller.oracle, bench.controller.stale_s)
+        bench.controller.stop(reaper.step)
+    assert bench.slurm.cancelled == [["--signal=TERM", "100.0"], ["100"]]
+    assert read_leases(bench.spool) == {}
+    assert not list(bench.spool.layout.running.glob("*"))
+
+
+def test_at_the_end_it_is_told_whose_end_nobody_knows(bench: Bench) -> None:
+    bench.step()
+    with Writer(bench.spool, "n1", host="n1", boot="boot") as writer:
+        station = worker_of(bench, writer)
+        began_s = bench.clock.monotonic()
+        with pytest.raises(FleetStopped, match=f"nobody knows yet .*{station.name}"):
+            bench.controller.stop(lambda: None)
+    assert bench.slurm.states[100] == "CANCELLED"
+    assert bench.clock.monotonic() - began_s < 200
 
 
 def test_silence_is_put_up_with_for_an_hour_while_nobody_works(bench: Bench) -> None:

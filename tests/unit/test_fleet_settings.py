@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,18 @@ def test_a_profile_says_nothing_that_the_default_profile_would_override(root: Pa
     named = yaml.safe_load((root / "profiles" / profile / "config.yaml").read_text())
     assert {key: value for key, value in named.items() if default.get(key, value) != value} == {}
     assert named["spool-fleet"] == ("inside" if profile == "inside" else "slurm")
+
+
+def rules_alone(text: str) -> set[str]:
+    """Names of the rules in a file that are to have their node to themselves."""
+    rules = re.split(r"^rule ", text, flags=re.MULTILINE)[1:]
+    return {rule.partition(":")[0] for rule in rules if re.search(r"node_access\s*=\s*[\"']exclusive", rule)}
+
+
+def test_every_rule_that_is_to_be_alone_is_so_without_the_spool_too(root: Path) -> None:
+    """The plugin of `profiles/vista-slurm` doesn't know our resource: the profile names these rules."""
+    assert rules_alone("rule a:\n    resources:\n        node_access='exclusive'\nrule b:\n    threads: 1\n") == {"a"}
+    profile = yaml.safe_load((root / "profiles/vista-slurm/config.yaml").read_text())
+    named = {rule for rule, resources in profile["set-resources"].items() if "--exclusive" in resources["slurm_extra"]}
+    files = [root / "Snakefile", *(root / "rules").glob("*.smk")]
+    assert set().union(*(rules_alone(file.read_text()) for file in files)) <= named

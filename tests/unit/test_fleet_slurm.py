@@ -179,10 +179,10 @@ def test_a_step_that_is_listed_is_alive_and_one_that_is_not_is_gone(oracle: Slur
     oracle("w", lease())
     answer(oracle, tmp_path, RUNS)
     assert oracle("w", lease()).verdict is Verdict.UNKNOWN
-    assert oracle.wants_steps
+    assert oracle.wants
     answer(oracle, tmp_path, RUNS, "7.0 7.1 7.batch")
     assert oracle("w", lease()).verdict is Verdict.ALIVE
-    assert not oracle.wants_steps
+    assert not oracle.wants
     oracle("w", lease())
     answer(oracle, tmp_path, RUNS, "7.0 7.batch")
     assert oracle("w", lease()) == Liveness(Verdict.GONE, CRASHED)

@@ -94,6 +94,23 @@ def test_what_a_login_node_imports_is_light(module: str) -> None:
     assert not heavy & set(answer.stdout.split())
 
 
+def pins(file: Path) -> dict[str, str]:
+    """Package → version, as a lock file has them."""
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", file.read_text(), re.MULTILINE))
+
+
+def test_the_plugin_that_every_process_would_import_is_in_an_environment_of_its_own(root: Path) -> None:
+    usual, own = pins(root / "requirements.lock"), pins(root / "requirements-slurm.lock")
+    assert "snakemake-executor-plugin-slurm" in own
+    assert not {name for name in usual if name.startswith("snakemake-executor-plugin")}
+    # Jobs are what they are in the usual environment.
+    assert {name: (version, own[name]) for name, version in usual.items() if own.get(name, version) != version} == {}
+    for file in ("requirements.lock", "requirements-slurm.lock"):
+        text = (root / file).read_text()
+        assert "://" not in text
+        assert text.count("--hash=sha256:") >= len(pins(root / file))
+
+
 def test_the_default_profile_says_what_the_digests_need(root: Path) -> None:
     profile = yaml.safe_load((root / "profiles/default/config.yaml").read_text())
     assert sorted(profile["rerun-triggers"]) == ["input", "mtime", "params"]

@@ -11,6 +11,7 @@ from fleetcraft.fleet.decision import Decision, Hold, Living, Submit, Usage, Wor
 from fleetcraft.fleet.demand import waiting, work
 from fleetcraft.fleet.errors import FleetStopped, NoAnswer, NoSlurm, Rejected
 from fleetcraft.fleet.history import History
+from fleetcraft.fleet.leaving import LEAVING_S, WORD_S, Leaving
 from fleetcraft.fleet.oracle import SlurmOracle
 from fleetcraft.fleet.records import Record, Records
 from fleetcraft.fleet.script import Software, write_scripts
@@ -28,7 +29,9 @@ _LOST_S = 120.0
 _SILENCE_S = 3600.0
 """How long Slurm may say nothing while no worker lives."""
 
-_LEAVING_S = 45.0
+_INSISTING_S = 45.0
+"""How long it is tried to cancel allocations while Slurm gives no answer."""
+
 _LOOK_S = 1.0
 """Between looks for work, when there is nothing to ask Slurm about."""
 
@@ -69,7 +72,6 @@ class FleetController:
         self._living = [record for record in self._records.read() if record.state != "ended"]
         self._submitting_s: dict[str, float] = {}
         self._next_s = self._clock.monotonic()
-        self._asked_steps = False
         self._silent_since_s: float | None = None
         self._rejections: Counter[str] = Counter()
         self._barren: Counter[str] = Counter()
@@ -101,27 +103,34 @@ class FleetController:
         self._next_s = now_s + self._poll_s
         self._history.read()
         try:
-            if self.oracle.wants_steps and not self._asked_steps:
-                self._asked_steps = True
-                self.oracle.steps = self._slurm.steps()
-                return
-            self._asked_steps = False
-            jobs = self._slurm.jobs()
+            jobs = self.oracle.ask()
         except NoAnswer as error:
             self._bear_silence(error, now_s)
             return
         self._silent_since_s = None
         self._said.pop("", None)
-        self.oracle.jobs = jobs
+        if jobs is None:
+            return
         self._note_jobs(jobs)
         self._act(jobs)
         self._writer.sync()
 
-    def stop(self) -> None:
-        """Cancel every allocation of this fleet, and wait within bounds until its workers have left."""
-        if self._living:
-            self._cancel_all()
-        self._writer.close()
+    def stop(self, meanwhile: Callable[[], object]) -> None:
+        """Let the workers of every allocation leave, cancel what is left, and have it buried: all within bounds.
+
+        Parameters
+        ----------
+        meanwhile : called again and again; steps the reaper.
+
+        Raises
+        ------
+        FleetStopped : something is left, and how to get rid of it.
+        """
+        try:
+            if self._living:
+                self._leave(meanwhile)
+        finally:
+            self._writer.close()
 
     def close(self) -> None:
         """Leave the allocations to whoever controls next."""
@@ -306,30 +315,42 @@ class FleetController:
             remedy="Remove the cause and start again: what is done is kept",
         )
 
-    def _cancel_all(self) -> None:
-        deadline_s = self._clock.monotonic() + _LEAVING_S
+    def _leave(self, meanwhile: Callable[[], object]) -> None:
+        tokens = {record.token for record in self._living}
+        leaving = Leaving(self._spool, self.oracle, tokens, self._poll_s, meanwhile)
+        serving = {lease.identity["allocation"] for lease in leaving.present().values()}
+        # Those without a worker first: none is to come up any more.
+        self._cancel([record for record in self._living if record.token not in serving])
+        leaving.ask(self._clock.monotonic() + LEAVING_S)
+        self._cancel(self._living)
+        if not leaving.hear(self._clock.monotonic() + WORD_S):
+            raise FleetStopped(
+                f"nobody knows yet whether these workers are gone: {', '.join(sorted(leaving.present()))}",
+                file=self._spool.root,
+                remedy="Their allocations are cancelled; what they had is taken back when you start again",
+            )
+
+    def _cancel(self, records: Sequence[Record]) -> None:
+        """Cancel allocations, and insist within bounds until Slurm has heard it."""
+        tokens = {record.token for record in records}
+        deadline_s = self._clock.monotonic() + _INSISTING_S
         while True:
             try:
-                if any(record.job is None for record in self._living):
+                if any(record.job is None for record in self._living if record.token in tokens):
                     self._note_jobs(self._slurm.jobs())
-                self._slurm.cancel(record.job for record in self._living if record.job is not None)
+                numbers = [r.job for r in self._living if r.token in tokens and r.job is not None]
+                self._slurm.cancel(numbers)
                 break
             except NoAnswer as error:
                 if self._clock.monotonic() >= deadline_s:
-                    names = ", ".join(str(record.job or record.name) for record in self._living)
+                    names = ", ".join(str(r.job or r.name) for r in self._living if r.token in tokens)
                     raise FleetStopped(
                         f"allocations could not be cancelled: {names} ({error.problem})",
                         remedy="They leave when they are idle; `fleetcraft fleet release` cancels them later",
                     ) from error
                 self._clock.sleep(min(5.0, self._poll_s))
-        tokens = {record.token for record in self._living}
-        for record in list(self._living):
+        for record in [record for record in self._living if record.token in tokens]:
             self._end(record, "released", counts=False)
-        while self._clock.monotonic() < deadline_s:
-            leases = read_leases(self._spool).values()
-            if not any(lease.identity.get("allocation") in tokens for lease in leases):
-                return
-            self._clock.sleep(0.2)
 
     def _replace(self, old: Record, new: Record) -> None:
         self._records.write(new)

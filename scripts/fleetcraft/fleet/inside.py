@@ -13,6 +13,7 @@ from typing import IO
 
 from fleetcraft.fleet.demand import waiting
 from fleetcraft.fleet.errors import FleetStopped, NoAnswer
+from fleetcraft.fleet.leaving import LEAVING_S, WORD_S, Leaving
 from fleetcraft.fleet.oracle import SlurmOracle
 from fleetcraft.fleet.records import Records
 from fleetcraft.fleet.script import Software, render_worker
@@ -20,13 +21,19 @@ from fleetcraft.fleet.settings import FleetSettings, Lane
 from fleetcraft.fleet.slurm import Job, Slurm
 from fleetcraft.ground.errors import BadEnvironment, BadInput, nearest
 from fleetcraft.ground.files import write_text
-from fleetcraft.spool import Oracle, Spool, Writer, aborted, drained, read_leases
+from fleetcraft.spool import Oracle, Request, Spool, Writer, aborted, drained
+from fleetcraft.worker.packing import why_not_in_time
 
 HEAD_ENDED = "FLEETCRAFT_HEAD_ENDED"
 """Names the file that tells the script of a head job that the walltime ended it."""
 
 _FAILED_STARTS = 3
-_LEAVING_S = 60.0
+_SRUN_S = 15.0
+"""How long an srun may outlive its step."""
+
+_AFTERWARDS_S = 5.0
+"""What is left of the walltime for Snakemake to end, and for a head job to submit its successor."""
+
 _LOOK_S = 1.0
 """Between looks for nodes without a worker."""
 
@@ -77,7 +84,6 @@ class InsideController:
         self.lane = _lane_name(fleet, lane, self._job.partition)
         self._lane: Lane = fleet.lanes[self.lane]
         self._poll_s = fleet.site.poll_s if poll_s is None else poll_s
-        self._asked_steps = False
         left_s = self._job.left_s
         self._end_s = None if left_s is None else self._clock.monotonic() + left_s
         self._end_wall_s = self._clock.wall() + (left_s if left_s is not None else 10 * 365 * 86400)
@@ -91,6 +97,8 @@ class InsideController:
         )
         self._places = [_Place(node) for node in self._slurm.host_names(os.environ["SLURM_JOB_NODELIST"])]
         self._failed_starts = 0
+        self._over: str | None = None
+        self._useless_since_s: float | None = None
         self._next_look_s = self._clock.monotonic()
         self._next_s = self._clock.monotonic() + self._poll_s
         self._writer = Writer(spool, "fleet")
@@ -103,15 +111,18 @@ class InsideController:
 
         Raises
         ------
-        FleetStopped : the walltime is near, or workers don't come up.
+        FleetStopped : the walltime is near or leaves no time for what waits, or workers don't come up.
         """
-        self._check_walltime()
-        if self.oracle.wants or self.oracle.wants_steps:
-            self._ask()
         now_s = self._clock.monotonic()
+        self._check_walltime(now_s)
+        self._stop_if_over()
+        if self.oracle.wants:
+            self._ask()
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + _LOOK_S
+        self._check_use(now_s)
+        self._stop_if_over()
         avoided = drained(self._spool)
         missing = [place for place in self._places if not self._serves(place) and place.node not in avoided]
         reason = aborted(self._spool)
@@ -127,28 +138,49 @@ class InsideController:
             for place in missing:
                 self._start(place)
 
-    def stop(self) -> None:
-        """End the workers: TERM to each step; those that don't leave are killed with their srun."""
-        serving = {
-            str(lease.identity["node"]): (int(lease.identity["job"]), str(lease.identity["step"]))
-            for lease in read_leases(self._spool).values()
-            if lease.identity.get("allocation") == self._token
-        }
-        present = [place.srun for place in self._places if place.srun is not None and place.srun.poll() is None]
-        with contextlib.suppress(NoAnswer):
-            self._slurm.terminate_steps(serving.values())
-        for place in self._places:
-            # To an srun, TERM means to kill its step. Its worker has claimed nothing yet.
-            if place.srun is not None and place.node not in serving:
-                place.srun.send_signal(signal.SIGTERM)
-        deadline_s = self._clock.monotonic() + _LEAVING_S
-        for srun in present:
-            try:
-                srun.wait(max(0.1, deadline_s - self._clock.monotonic()))
-            except subprocess.TimeoutExpired:
-                srun.kill()
-                srun.wait()
-        self._writer.close()
+    def stop(self, meanwhile: Callable[[], object]) -> None:
+        """End the workers: TERM to each step; the steps of those that don't leave are cancelled, and buried.
+
+        Parameters
+        ----------
+        meanwhile : called again and again; steps the reaper.
+
+        Raises
+        ------
+        FleetStopped : nobody knows yet whether some workers are gone.
+        """
+        leaving = Leaving(self._spool, self.oracle, {self._token}, self._poll_s, meanwhile)
+        serving = {str(lease.identity["node"]) for lease in leaving.present().values()}
+        present = [place for place in self._places if self._serves(place)]
+        try:
+            for place in present:
+                # To an srun, TERM means to kill its step. Its worker has claimed nothing yet.
+                if place.srun is not None and place.node not in serving:
+                    place.srun.send_signal(signal.SIGTERM)
+            leaving.ask(self._in_time(LEAVING_S))
+            for lease in leaving.present().values():
+                with contextlib.suppress(NoAnswer):
+                    self._slurm.cancel_step(int(lease.identity["job"]), str(lease.identity["step"]))
+            deadline_s = self._clock.monotonic() + _SRUN_S
+            for srun in (place.srun for place in present if place.srun is not None):
+                try:
+                    srun.wait(max(0.1, deadline_s - self._clock.monotonic()))
+                except subprocess.TimeoutExpired:
+                    srun.kill()
+                    srun.wait()
+            if not leaving.hear(self._in_time(WORD_S)):
+                raise FleetStopped(
+                    f"nobody knows yet whether these workers are gone: {', '.join(sorted(leaving.present()))}",
+                    file=self._spool.root,
+                    remedy="What they had is taken back when you start again",
+                )
+        finally:
+            self._writer.close()
+
+    def _in_time(self, patience_s: float) -> float:
+        """Until when something may be waited for: the walltime leaves some time for what follows."""
+        until_s = self._clock.monotonic() + patience_s
+        return until_s if self._end_s is None else min(until_s, self._end_s - _AFTERWARDS_S)
 
     def _own_job(self) -> Job:
         try:
@@ -162,34 +194,53 @@ class InsideController:
             )
         return job
 
-    def _check_walltime(self) -> None:
+    def _check_walltime(self, now_s: float) -> None:
         """Workers end by themselves at their margin; what is left then is for another time."""
-        if self._end_s is None or self._end_s - self._clock.monotonic() > self._lane.walltime_margin_s:
+        if self._end_s is not None and self._end_s - now_s <= self._lane.walltime_margin_s:
+            self._over = f"the walltime of job {self._job_id} ends"
+
+    def _check_use(self, now_s: float) -> None:
+        """Nodes don't idle until the walltime: where nothing runs, and nothing can begin any more, this is over too."""
+        if self._has_use(now_s):
+            self._useless_since_s = None
+        elif self._useless_since_s is None:
+            self._useless_since_s = now_s
+        elif now_s - self._useless_since_s >= self._lane.idle_timeout_s:
+            self._over = f"what waits can't end before the walltime of job {self._job_id}"
+
+    def _has_use(self, now_s: float) -> bool:
+        filesystem, layout = self._spool.filesystem, self._spool.layout
+        if self._end_s is None:
+            return True
+        if any(filesystem.list(layout.claims_of(worker)) for worker in filesystem.list(layout.running)):
+            return True
+        left_s = self._end_s - now_s - self._lane.walltime_margin_s
+        requests = [Request.of_class(name) for name, count in waiting(self._spool).items() if count]
+        in_time = [r is None or why_not_in_time(r, left_s) is None for r in requests]
+        return not in_time or any(in_time)
+
+    def _stop_if_over(self) -> None:
+        if self._over is None:
             return
         if HEAD_ENDED in os.environ:
             Path(os.environ[HEAD_ENDED]).parent.mkdir(parents=True, exist_ok=True)
             Path(os.environ[HEAD_ENDED]).touch()
         raise FleetStopped(
-            f"the walltime of job {self._job_id} ends; what was not finished is not lost",
+            f"{self._over}; what was not finished is not lost",
             file=self._spool.root,
             remedy="Start again in another allocation",
         )
 
     def _ask(self) -> None:
-        """One question an interval, about jobs and steps by turns."""
+        """One question an interval."""
         now_s = self._clock.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + self._poll_s
         try:
-            if self._asked_steps:
-                self.oracle.jobs = self._slurm.jobs()
-            else:
-                self.oracle.steps = self._slurm.steps()
+            self.oracle.ask()
         except NoAnswer as error:
             self._say(str(error))
-        else:
-            self._asked_steps = not self._asked_steps
 
     @staticmethod
     def _serves(place: _Place) -> bool:

@@ -29,13 +29,12 @@ _STATES = {
 
 @dataclass(slots=True)
 class SlurmOracle:
-    """Answers from what the controller was told by Slurm; it asks nothing itself but the names of nodes.
+    """Answers from what Slurm said last. Being asked for a verdict, it asks Slurm for nothing but the names of nodes.
 
     Parameters
     ----------
     others : who knows about workers that aren't of Slurm.
-    jobs, steps : the last answers, kept up to date by the controller.
-    wants_steps : whether the next question to Slurm should be about steps.
+    jobs, steps : the last answers, by `ask`, which the controller calls once an interval.
     """
 
     slurm: Slurm
@@ -46,15 +45,26 @@ class SlurmOracle:
     steps: Steps | None = None
     _asked_s: dict[str, float] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
+    _asked_steps: bool = False
+
+    def ask(self) -> Jobs | None:
+        """Put one question to Slurm: about jobs, or, where it is needed, about steps by turns; the jobs it told of.
+
+        Raises
+        ------
+        NoAnswer : there was none, and nothing follows from it.
+        """
+        self._asked_steps = bool(self._open) and not self._asked_steps
+        if self._asked_steps:
+            self.steps = self.slurm.steps()
+            return None
+        self.jobs = self.slurm.jobs()
+        return self.jobs
 
     @property
     def wants(self) -> bool:
         """Whether anybody was asked about who is still without an answer."""
         return bool(self._asked_s)
-
-    @property
-    def wants_steps(self) -> bool:
-        return bool(self._open)
 
     def __call__(self, worker: str, lease: Lease | None) -> Liveness:
         """The verdict on a worker whose heartbeat stands still."""
