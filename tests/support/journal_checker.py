@@ -3,9 +3,9 @@
 Independent of the library: it reads JSON lines. Within one boot of one host all processes share a monotonic clock, so
 times there are comparable. A worker writes "started" before it starts an attempt, "ended" after all its processes are
 gone. An attempt whose worker was killed has no "ended": it has ended when a reaper wrote "worker gone", which it does
-when it knows that and before it takes anything back; or when another worker of the host wrote "node alone"
-or "gang joined" (for an exclusive attempt also "node entered"), because the kernel gives that lock only when no process holds the one
-before. So every interval here contains the true one, and finding no overlap is a proof.
+when it knows that and before it takes anything back; or when another worker of the host wrote "node alone" or "gang
+joined" (for an exclusive attempt also "node entered"), because the kernel gives that lock only when no process holds
+the one before. So every interval here contains the true one, and finding no overlap is a proof.
 """
 
 from __future__ import annotations
