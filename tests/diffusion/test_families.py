@@ -17,8 +17,9 @@ from diffusers import AutoencoderKLLTXVideo, CogVideoXTransformer3DModel, Diffus
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
+from fleetcraft.experiment.sources import check_checkpoint
 from fleetcraft.ground.digests import sha256_file
-from fleetcraft.ground.errors import BadEnvironment, BadResult, MissingWeights
+from fleetcraft.ground.errors import BadEnvironment, BadInput, BadResult, MissingWeights
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
 from fleetcraft.pipelines.numerics import to_uint8
@@ -300,6 +301,15 @@ def test_a_missing_tensor_is_named(family: str, tiny: Path, tmp_path: Path, part
     module = FAMILIES[family].load()
     with pytest.raises(MissingWeights, match=f"{said} are missing, the first is {name}".replace(".", r"\.")):
         module.load_decoder(broken, "cpu") if part == "vae" else module.load_denoiser(broken, FULL, "cpu")
+
+
+def test_what_diffusers_saves_is_a_checkpoint_of_its_family_and_of_no_other(family: str, tiny: Path) -> None:
+    check_checkpoint("model", family, tiny)
+    for other in set(FAMILIES) - {family}:
+        with pytest.raises(
+            BadInput, match=rf"checkpoint is of {FAMILIES[family].pipeline}.*{FAMILIES[other].pipeline}"
+        ):
+            check_checkpoint("model", other, tiny)
 
 
 def test_a_tokenizer_without_its_vocabulary_is_refused(family: str, tiny: Path, tmp_path: Path) -> None:
