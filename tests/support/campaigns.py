@@ -18,6 +18,7 @@ from fleetcraft.experiment.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / ".venv/bin"
+DEMOS = sorted((ROOT / "config/experiments").glob("demo-*.yaml"))
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, make_tables
-from fleetcraft.ground.errors import Damaged
+from fleetcraft.ground.errors import BadResult, Damaged
 
 PROMPTS, SEEDS, ARMS = ["b", "a", "c"], [0, 1], ["full", "fast"]
 
@@ -19,7 +19,7 @@ PROMPTS, SEEDS, ARMS = ["b", "a", "c"], [0, 1], ["full", "fast"]
 def results(score: dict[tuple[str, str, int], float]) -> Results:
     plan = {
         "baseline": "full",
-        "conditions": {arm: {} for arm in ARMS},
+        "conditions": {"full": {"arm": {"cache": None}}, "fast": {"arm": {"cache": {"type": "first_block"}}}},
         "scorers": {"flicker": {}},
         "prompts": [{"text": text} for text in PROMPTS],
         "seeds": SEEDS,
@@ -45,6 +45,14 @@ def scores(offset: float) -> dict[tuple[str, str, int], float]:
         for number, prompt in enumerate(PROMPTS)
         for seed in SEEDS
     }
+
+
+def test_an_arm_whose_cache_saved_nothing_is_no_row_in_a_table() -> None:
+    made = results(scores(0.25))
+    for record in made.latents.values():
+        record["work"]["blocks_computed"] = record["work"]["blocks_possible"]
+    with pytest.raises(BadResult, match=r"'arms\.fast\.cache'.*all 48 blocks of the 6 videos were computed"):
+        make_tables(made)
 
 
 def rows(text: str) -> list[dict[str, str]]:

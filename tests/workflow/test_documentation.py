@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from campaigns import BIN, ROOT
+from campaigns import BIN, DEMOS, ROOT
 
 DOCUMENTS = ["README.md", "config/README.md", "profiles/README.md"]
 
@@ -83,9 +83,9 @@ def test_every_file_that_a_document_links_to_exists() -> None:
 
 
 def test_a_review_works_from_any_experiment_that_ships(tmp_path: Path) -> None:
-    """The demo's dry run is a command of the README; a real experiment needs its checkpoint, and says so."""
+    """The demos are run and reviewed elsewhere; a real experiment needs its checkpoint, and says so."""
     environment = os.environ | {"SCRATCH": str(tmp_path / "scratch"), "WORK": str(tmp_path / "work")}
-    for experiment in sorted((ROOT / "config/experiments").glob("*.yaml")):
+    for experiment in sorted(set((ROOT / "config/experiments").glob("*.yaml")) - set(DEMOS)):
         answer = subprocess.run(
             [BIN / "fleetcraft", "plan", experiment],
             cwd=ROOT,

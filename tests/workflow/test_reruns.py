@@ -40,7 +40,7 @@ def add_seed(campaign: Campaign) -> None:
 
 
 def change_threshold(campaign: Campaign) -> None:
-    campaign.document["arms"]["cached"]["cache"]["threshold"] = 0.05
+    campaign.document["arms"]["cached"]["cache"]["threshold"] = 0.1
 
 
 def add_arm(campaign: Campaign) -> None:

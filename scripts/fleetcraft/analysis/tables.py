@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
-from fleetcraft.ground.errors import Damaged
+from fleetcraft.ground.errors import BadResult, Damaged
 from fleetcraft.ground.records import Record, iterate_records
 
 TABLES = ("scores", "paired", "compute", "samples")
@@ -107,13 +107,25 @@ def _paired(results: Results) -> str:
 
 
 def _compute(results: Results) -> str:
-    """What the transformer did, counted and not timed: a bulk campaign says nothing about latency."""
+    """What the transformer did, counted and not timed: a bulk campaign says nothing about latency.
+
+    Raises
+    ------
+    BadResult : an arm has a cache, and not a block was saved in any of its videos.
+    """
     rows = []
     for arm in results.arms:
         works = [record["work"] for (owner, _, _), record in results.latents.items() if owner == arm]
         computed = sum(work["blocks_computed"] for work in works)
         possible = sum(work["blocks_possible"] for work in works)
         forwards = sum(work["forwards"] for work in works)
+        if works and computed == possible and (cache := results.plan["conditions"][arm]["arm"]["cache"]):
+            raise BadResult(
+                f"the cache saved nothing: all {possible:,} blocks of the {len(works):,} videos were computed",
+                key=f"arms.{arm}.cache",
+                value=cache,
+                remedy="Give it a higher threshold, or leave the arm out: it is one without a cache",
+            )
         if works:
             rows.append(
                 [

@@ -97,7 +97,9 @@ class Arm(Model):
         "bfloat16", description="Type of the transformer's weights"
     )
     steps: int = Field(ge=1, le=1000, description="Denoising steps")
-    guidance: float = Field(5.0, ge=0, description="Scale of classifier-free guidance; 1 and below turn it off")
+    guidance: float = Field(
+        5.0, ge=0, description="Scale of guidance; where it is classifier-free, 1 and below turn it off"
+    )
     negative_prompt: str = Field("", description="What guidance steers away from")
     cache: FirstBlockCache | None = Field(None, description="Caching of transformer blocks; null computes all of them")
 
@@ -197,6 +199,13 @@ class Experiment(Model):
         for name in self.arms:
             if lowered[name.lower()] > 1:
                 raise ValueError(f"@arms.{name}: two arms differ only in case, which some filesystems can't keep apart")
+        for name, arm in self.arms.items():
+            family = self.models[arm.model].family
+            if arm.negative_prompt and FAMILIES[family].guidance == "embedded":
+                raise ValueError(
+                    f"@arms.{name}.negative_prompt: guidance is an input of the family {family}'s transformer,"
+                    " which leaves no place for a negative prompt; leave it empty"
+                )
         for name in sorted({arm.model for arm in self.arms.values()}):
             problem = FAMILIES[self.models[name].family].geometry.problem(
                 self.video.width, self.video.height, self.video.frames

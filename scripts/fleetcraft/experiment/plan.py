@@ -40,7 +40,7 @@ BATCH = 1
 """Samples denoised together. One for all: a batch changes a sample's numbers, so it would be another condition."""
 
 DECODE = {"dtype": "float32", "tiling": False, "slicing": False}
-"""How latents become frames. Tiling and slicing would change pixels."""
+"""How latents become frames. Tiling and slicing would change pixels; what a family can't do without, it adds."""
 
 
 @dataclass(frozen=True)
@@ -177,13 +177,16 @@ class Plan:
         """Everything but prompt and seed that decides the latents of an arm's samples."""
         settings = self.experiment.arms[arm].model_dump(mode="json")
         model = self.models[settings.pop("model")]
-        video = self.experiment.video
+        family, video = FAMILIES[model.family], self.experiment.video
+        sampling = {"width": video.width, "height": video.height, "frames": video.frames}
         return {
             "model": model.digest,
             "arm": settings,
-            "sampling": {"width": video.width, "height": video.height, "frames": video.frames},
+            "sampling": sampling | ({"fps": video.fps} if family.paced else {}),
             "batch": BATCH,
             "stack": self.stack,
+            # Not needed for latents, but a place that only this family's arms have: nobody else's keys change.
+            **({"decode": dict(family.decode)} if family.decode else {}),
         }
 
     def video_settings(self) -> dict[str, Any]:

@@ -6,9 +6,10 @@ plan needs, so that a login node never imports torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fleetcraft.pipelines.geometry import Geometry
 
@@ -22,12 +23,19 @@ class Family:
 
     pipeline : the class that a checkpoint's model_index.json must name.
     recipe : version of the tiny builder; raised whenever it would build other bytes from the same seed.
+    guidance : how a step is guided: by two forwards of the transformer, by one forward of a batch of two, or by a
+        number that the transformer was trained to take, which leaves no place for a negative prompt.
+    paced : the transformer is told how many frames a second has, so the rate decides pixels.
+    decode : how its latents become frames where that is not what `fleetcraft.experiment.plan.DECODE` says of all.
     """
 
     module: str
     pipeline: str
     geometry: Geometry
     recipe: int
+    guidance: Literal["two forwards", "batch of two", "embedded"]
+    paced: bool = False
+    decode: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> FamilyModule:
         """Import the family's module, and with it torch and diffusers."""
@@ -35,5 +43,35 @@ class Family:
 
 
 FAMILIES = {
-    "wan": Family("wan", "WanPipeline", Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16), recipe=1),
+    "wan": Family(
+        "wan",
+        "WanPipeline",
+        Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
+        recipe=1,
+        guidance="two forwards",
+    ),
+    "cogvideox": Family(
+        "cogvideox",
+        "CogVideoXPipeline",
+        # Its VAE decodes latent frames in pairs, and an even number of them to three frames too many.
+        Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16, frame_step=8),
+        recipe=1,
+        guidance="batch of two",
+    ),
+    "ltx": Family(
+        "ltx",
+        "LTXPipeline",
+        Geometry(vae_stride=(8, 32, 32), patch=(1, 1, 1), channels=128),
+        recipe=1,
+        guidance="batch of two",
+        paced=True,
+    ),
+    "hunyuan_video": Family(
+        "hunyuan_video",
+        "HunyuanVideoPipeline",
+        Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
+        recipe=1,
+        guidance="embedded",
+        decode={"temporal_tiles": {"frames": 16, "stride": 12}},
+    ),
 }

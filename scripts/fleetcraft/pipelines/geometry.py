@@ -12,11 +12,13 @@ class Geometry:
     vae_stride : frames, rows and columns of pixels that one latent position covers.
     patch : latent positions that one token covers, in the same order.
     channels : channels of the latents.
+    frame_step : frames that a video can grow by, where they are more than the VAE's stride.
     """
 
     vae_stride: tuple[int, int, int]
     patch: tuple[int, int, int]
     channels: int
+    frame_step: int | None = None
 
     def latent_shape(self, width: int, height: int, frames: int) -> tuple[int, int, int, int]:
         """Shape of one sample's latents: [channels, frames, height, width]. The first frame has a latent of its own."""
@@ -42,8 +44,9 @@ class Geometry:
                 below = pixels // multiple * multiple
                 choice = f"{below} or {below + multiple}" if below else str(multiple)
                 return key, f"{pixels} is no multiple of {multiple}; use {choice}"
-        time = self.vae_stride[0]
-        if (frames - 1) % time:
-            below = (frames - 1) // time * time + 1
-            return "frames", f"the VAE can't express {frames} frames, only {time}·n + 1; use {below} or {below + time}"
+        step = self.frame_step or self.vae_stride[0]
+        if (frames - 1) % step:
+            below = (frames - 1) // step * step + 1
+            choice = f"{below} or {below + step}" if below > 1 else str(below + step)
+            return "frames", f"the VAE can't express {frames} frames, only {step}·n + 1; use {choice}"
         return None

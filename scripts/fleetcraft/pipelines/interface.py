@@ -25,6 +25,7 @@ class DenoiseSettings:
     width: int
     height: int
     frames: int
+    fps: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Decoder(Protocol):
     def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
         """The frames of one sample's latents, in chunks of uint8 [frames, height, width, 3].
 
-        Memory doesn't grow with the number of frames.
+        They are bit-equal to those that the family's pipeline decodes itself. Memory doesn't grow with the number of
+        frames where the VAE allows that exactly; where it doesn't, the family's decoder says so.
         """
         ...
 

@@ -32,16 +32,6 @@ def pin(device: str) -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def refuse_meta_tensors(module: torch.nn.Module, part: str) -> None:
-    """A weight that a checkpoint lacks can stay on the `meta` device without a word."""
-    absent = [name for name, tensor in module.state_dict().items() if tensor.is_meta]
-    if absent:
-        raise BadResult(
-            f"{len(absent)} tensors of the {part} were not loaded, the first is {absent[0]}",
-            remedy="Mirror the checkpoint again and verify its digests",
-        )
-
-
 def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
     """Pixels [3, frames, height, width] in [-1, 1] as uint8 [frames, height, width, 3], rounded to nearest.
 

@@ -51,7 +51,13 @@ def _generate(plan: Plan, arm: str, shard: str) -> Job:
         settings={
             **_model_settings(plan, model),
             "shape": plan.latent_shape[model],
-            "denoise": {**settings, "width": video.width, "height": video.height, "frames": video.frames},
+            "denoise": {
+                **settings,
+                "width": video.width,
+                "height": video.height,
+                "frames": video.frames,
+                "fps": video.fps,
+            },
         },
     )
 

@@ -1,0 +1,128 @@
+"""CogVideoX text-to-video, 1.0 and 1.5 (T5 text encoder, causal VAE of stride 4 × 8 × 8 that decodes in pairs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from diffusers import (
+    AutoencoderKLCogVideoX,
+    CogVideoXDPMScheduler,
+    CogVideoXPipeline,
+    CogVideoXTransformer3DModel,
+)
+from transformers import T5EncoderModel
+
+from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def build_tiny(directory: Path, seed: int) -> None:
+    """Save a CogVideoX pipeline of about 800 kB with random weights, the same bytes for the same seed."""
+    torch.manual_seed(seed)
+    transformer = CogVideoXTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=16,
+        in_channels=16,
+        out_channels=16,
+        time_embed_dim=16,
+        text_embed_dim=32,
+        num_layers=4,
+        sample_width=8,
+        sample_height=8,
+        sample_frames=9,
+        patch_size=2,
+        use_rotary_positional_embeddings=True,
+    )
+    vae = AutoencoderKLCogVideoX(
+        block_out_channels=(8, 8, 8, 8), latent_channels=16, layers_per_block=1, norm_num_groups=2
+    )
+    silence_biases(vae)
+    tokenizer = letters_tokenizer()
+    # The scheduler of the larger models, which draws noise at every step.
+    scheduler = CogVideoXDPMScheduler(
+        beta_schedule="scaled_linear",
+        beta_start=0.00085,
+        beta_end=0.012,
+        prediction_type="v_prediction",
+        rescale_betas_zero_snr=True,
+        snr_shift_scale=1.0,
+        timestep_spacing="trailing",
+    )
+    CogVideoXPipeline(
+        tokenizer=tokenizer,
+        text_encoder=t5_encoder(len(tokenizer)),
+        vae=vae,
+        transformer=transformer,
+        scheduler=scheduler,
+    ).save_pretrained(directory)
+
+
+def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> CogVideoXDenoiser:
+    """Everything but the VAE, with the arm's caching switched on."""
+    pipeline = load_pipeline(
+        CogVideoXPipeline,
+        directory,
+        device,
+        text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
+        transformer=load_transformer(CogVideoXTransformer3DModel, directory / "transformer", settings.dtype),
+    )
+    return CogVideoXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
+
+
+class CogVideoXDenoiser(PipelineDenoiser):
+    """CogVideoX's pipeline without its VAE."""
+
+    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
+        """Latents of one prompt, without the frames that CogVideoX 1.5 pads in front to fill its temporal patches."""
+        latents = self.pipeline(
+            prompt=prompt,
+            negative_prompt=self.settings.negative_prompt,
+            generator=generator,
+            max_sequence_length=self.pipeline.transformer.config.max_text_seq_length,
+            **self.shape,
+        ).frames[0]
+        wanted = (self.settings.frames - 1) // self.pipeline.vae_scale_factor_temporal + 1
+        return latents[len(latents) - wanted :].transpose(0, 1)
+
+
+def load_decoder(directory: Path, device: str) -> CogVideoXDecoder:
+    """The VAE alone, in float32."""
+    return CogVideoXDecoder(load_vae(AutoencoderKLCogVideoX, directory / "vae", device))
+
+
+class CogVideoXDecoder:
+    """CogVideoX's causal VAE, two latent frames at a time."""
+
+    def __init__(self, vae: AutoencoderKLCogVideoX):
+        self.vae = vae
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+        """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
+
+        The VAE decodes in groups of latent frames itself, the odd one in the first group, and hands each group what
+        its convolutions have to know of the one before. Its norms span a group, so these groups, and no others, give
+        the very numbers of `AutoencoderKLCogVideoX.decode`, which keeps every frame.
+        """
+        vae = self.vae
+        z = 1 / vae.config.scaling_factor * latents.unsqueeze(0).to(vae.device, vae.dtype)
+        size = vae.num_latent_frames_batch_size
+        ends = range(size + z.shape[2] % size, z.shape[2] + 1, size) if z.shape[2] >= size else [z.shape[2]]
+        start, cache = 0, None
+        for end in ends:
+            group = z[:, :, start:end]
+            if vae.post_quant_conv is not None:
+                group = vae.post_quant_conv(group)
+            pixels, cache = vae.decoder(group, conv_cache=cache)
+            yield to_uint8(pixels[0])
+            start = end

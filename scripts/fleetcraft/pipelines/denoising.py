@@ -1,0 +1,101 @@
+"""What the denoisers of all families share: a generator a sample, work that is counted, caches that leave no state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from diffusers import FirstBlockCacheConfig
+from diffusers.hooks import HookRegistry
+
+from fleetcraft.ground.errors import BadEnvironment
+from fleetcraft.pipelines.interface import DenoiseSettings, Work
+from fleetcraft.pipelines.loading import refuse_unknown_tokens
+
+
+class PipelineDenoiser(ABC):
+    """A pipeline without its VAE. One sample at a time: a batch would share one caching decision.
+
+    Parameters
+    ----------
+    pipeline : of diffusers, on its device.
+    settings : of the arm.
+    attentions : one module of each transformer block that runs if, and only if, the block is computed.
+    """
+
+    def __init__(self, pipeline: Any, settings: DenoiseSettings, attentions: Sequence[torch.nn.Module]):
+        self.pipeline, self.settings = pipeline, settings
+        self._layers = len(attentions)
+        self._forwards = self._blocks = 0
+        # A cached block returns without calling its attention, so calls of the attention are blocks that really ran.
+        # Counted before caching is enabled, which wraps the blocks and not what is in them.
+        pipeline.transformer.register_forward_pre_hook(self._count_forward)
+        for attention in attentions:
+            attention.register_forward_pre_hook(self._count_block)
+        if settings.cache is not None:
+            enable_cache(pipeline.transformer, settings.cache)
+
+    @abstractmethod
+    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
+        """Run the pipeline for one prompt: latents [channels, frames, height, width], on its device, in its dtype."""
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def denoise(self, prompt: str, seed: int) -> tuple[torch.Tensor, Work]:
+        """Latents [channels, frames, height, width] of one sample, float32, on the CPU."""
+        for name in ("tokenizer", "tokenizer_2"):
+            if (tokenizer := getattr(self.pipeline, name, None)) is not None:
+                refuse_unknown_tokens(tokenizer, prompt)
+        self._forwards = self._blocks = 0
+        try:
+            # On the CPU whatever the device: a CUDA generator draws another stream.
+            latents = self.sample(prompt, [torch.Generator("cpu").manual_seed(seed)])
+        finally:
+            if self.settings.cache is not None:
+                # What the last sample left in the cache must not reach the next one, above all after a failure.
+                self.pipeline.transformer._reset_stateful_cache()
+        work = Work(self._forwards, self._blocks, self._forwards * self._layers)
+        return latents.float().cpu().contiguous(), work
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The arguments that pipelines of all families have in common."""
+        settings = self.settings
+        return {
+            "width": settings.width,
+            "height": settings.height,
+            "num_frames": settings.frames,
+            "num_inference_steps": settings.steps,
+            "guidance_scale": settings.guidance,
+            "output_type": "latent",
+        }
+
+    def _count_forward(self, *_: Any) -> None:
+        self._forwards += 1
+
+    def _count_block(self, *_: Any) -> None:
+        self._blocks += 1
+
+
+def enable_cache(transformer: Any, cache: dict[str, Any]) -> None:
+    """Switch an arm's caching on, and see that it took hold.
+
+    Raises
+    ------
+    BadEnvironment : not a module was hooked; diffusers would report the cache as enabled all the same.
+    """
+    transformer.enable_cache(FirstBlockCacheConfig(threshold=cache["threshold"]))
+    if not hooked_modules(transformer):
+        raise BadEnvironment(
+            f"the cache {cache['type']!r} found nothing to hook in {type(transformer).__name__}",
+            key="cache",
+            value=cache,
+            remedy="Choose another cache for this model, or null",
+        )
+
+
+def hooked_modules(transformer: torch.nn.Module) -> int:
+    """How many modules carry a hook of diffusers."""
+    registries = (getattr(module, "_diffusers_hook", None) for module in transformer.modules())
+    return sum(isinstance(registry, HookRegistry) and bool(registry.hooks) for registry in registries)

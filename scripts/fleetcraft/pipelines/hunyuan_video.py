@@ -1,0 +1,167 @@
+"""HunyuanVideo text-to-video (Llama and CLIP text encoders, guidance distilled into the model, VAE of 4 × 8 × 8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from diffusers import (
+    AutoencoderKLHunyuanVideo,
+    FlowMatchEulerDiscreteScheduler,
+    HunyuanVideoPipeline,
+    HunyuanVideoTransformer3DModel,
+)
+from diffusers.pipelines.hunyuan_video.pipeline_hunyuan_video import DEFAULT_PROMPT_TEMPLATE
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, LlamaConfig, LlamaModel
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def build_tiny(directory: Path, seed: int) -> None:
+    """Save a HunyuanVideo pipeline of about 1 MB with random weights, the same bytes for the same seed."""
+    torch.manual_seed(seed)
+    transformer = HunyuanVideoTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=12,
+        num_layers=2,
+        num_single_layers=2,
+        num_refiner_layers=1,
+        text_embed_dim=32,
+        pooled_projection_dim=16,
+        rope_axes_dim=(4, 4, 4),
+    )
+    vae = AutoencoderKLHunyuanVideo(
+        block_out_channels=(8, 8, 8, 8), latent_channels=16, layers_per_block=1, norm_num_groups=2
+    )
+    silence_biases(vae)
+    # The pipeline cuts the first 95 tokens off, which are its template's: with words it has more, with letters alone
+    # so many that none would be left of the prompt.
+    words = re.findall(r"[a-z]{2,}", DEFAULT_PROMPT_TEMPLATE["template"])
+    tokenizer = letters_tokenizer(sorted({f"▁{word}" for word in words}))
+    tokenizer.padding_side = "right"
+    text_encoder = LlamaModel(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=512,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    tokenizer_2 = _bytes_tokenizer()
+    text_encoder_2 = CLIPTextModel(
+        CLIPTextConfig(
+            vocab_size=len(tokenizer_2),
+            hidden_size=16,
+            intermediate_size=32,
+            projection_dim=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=77,
+            bos_token_id=tokenizer_2.bos_token_id,
+            eos_token_id=tokenizer_2.eos_token_id,
+            pad_token_id=tokenizer_2.pad_token_id,
+        )
+    )
+    HunyuanVideoPipeline(
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        text_encoder_2=text_encoder_2,
+        tokenizer_2=tokenizer_2,
+        vae=vae,
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=7.0),
+    ).save_pretrained(directory)
+
+
+def _bytes_tokenizer() -> CLIPTokenizer:
+    """CLIP's tokenizer with a vocabulary of bytes, inside of words and at their ends."""
+    characters = sorted(bytes_to_unicode().values())
+    names = [*characters, *(f"{character}</w>" for character in characters), "<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+
+
+def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> HunyuanVideoDenoiser:
+    """Everything but the VAE, with the arm's caching switched on."""
+    pipeline = load_pipeline(
+        HunyuanVideoPipeline,
+        directory,
+        device,
+        text_encoder=load_text_encoder(LlamaModel, directory / "text_encoder", settings.dtype),
+        text_encoder_2=load_text_encoder(CLIPTextModel, directory / "text_encoder_2", settings.dtype),
+        transformer=load_transformer(HunyuanVideoTransformer3DModel, directory / "transformer", settings.dtype),
+    )
+    transformer = pipeline.transformer
+    blocks = [*transformer.transformer_blocks, *transformer.single_transformer_blocks]
+    return HunyuanVideoDenoiser(pipeline, settings, [block.attn for block in blocks])
+
+
+class HunyuanVideoDenoiser(PipelineDenoiser):
+    """HunyuanVideo's pipeline without its VAE."""
+
+    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
+        """Latents of one prompt. Guidance is an input of the transformer: one forward a step, no negative prompt."""
+        latents: torch.Tensor = self.pipeline(prompt=prompt, generator=generator, **self.shape).frames
+        return latents[0]
+
+
+def load_decoder(directory: Path, device: str) -> HunyuanVideoDecoder:
+    """The VAE alone, in float32, tiled in time as it was made to be and not in space."""
+    vae = load_vae(AutoencoderKLHunyuanVideo, directory / "vae", device)
+    vae.use_framewise_decoding = True
+    return HunyuanVideoDecoder(vae)
+
+
+class HunyuanVideoDecoder:
+    """HunyuanVideo's VAE, one tile of latent frames after the other."""
+
+    def __init__(self, vae: AutoencoderKLHunyuanVideo):
+        self.vae = vae
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+        """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
+
+        The VAE attends to all latent positions that it is given, so a whole video at once is out of reach and not
+        what the pipeline does either: by default it decodes tiles of a few latent frames that overlap, and blends
+        them. Each tile depends on nothing but its latents and, in the blend, on the tile before, so one after the
+        other gives the very numbers of `AutoencoderKLHunyuanVideo.decode`, which keeps every frame.
+        """
+        vae = self.vae
+        z = latents.unsqueeze(0).to(vae.device, vae.dtype) / vae.config.scaling_factor
+        time = vae.temporal_compression_ratio
+        size, stride = vae.tile_sample_min_num_frames, vae.tile_sample_stride_num_frames
+        if z.shape[2] <= size // time:
+            yield to_uint8(vae.decoder(vae.post_quant_conv(z))[0])
+            return
+        left = (z.shape[2] - 1) * time + 1
+        before = None
+        for start in range(0, z.shape[2], stride // time):
+            tile = vae.decoder(vae.post_quant_conv(z[:, :, start : start + size // time + 1]))
+            if before is None:
+                kept = tile[:, :, : stride + 1]
+            else:
+                # The first frame of a tile is decoded without a past; the tile before has it better.
+                tile = vae.blend_t(before, tile[:, :, 1:], size - stride)
+                kept = tile[:, :, :stride]
+            before = tile
+            if chunk := min(left, kept.shape[2]):
+                yield to_uint8(kept[0, :, :chunk])
+                left -= chunk

@@ -1,0 +1,70 @@
+"""Loading the parts of a checkpoint: offline, in the arm's dtype, and never with something missing in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers.utils import logging as diffusers_logging
+
+from fleetcraft.ground.errors import MissingWeights
+
+diffusers_logging.disable_progress_bar()
+
+
+def load_text_encoder(model_class: Any, directory: Path, dtype: str) -> Any:
+    """A text encoder of transformers, which fills weights that the checkpoint lacks with random numbers."""
+    encoder, report = model_class.from_pretrained(
+        directory, dtype=getattr(torch, dtype), output_loading_info=True, local_files_only=True
+    )
+    _refuse_missing(sorted(report["missing_keys"]), "text encoder", directory)
+    return encoder
+
+
+def load_transformer(model_class: Any, directory: Path, dtype: str) -> Any:
+    """The denoising transformer, in the arm's dtype."""
+    transformer = model_class.from_pretrained(directory, torch_dtype=getattr(torch, dtype), local_files_only=True)
+    _refuse_missing(_meta_tensors(transformer), "transformer", directory)
+    return transformer
+
+
+def load_vae(model_class: Any, directory: Path, device: str) -> Any:
+    """The VAE in float32, as the authors of all families run it, with tiling and slicing off: they change pixels."""
+    vae = model_class.from_pretrained(directory, torch_dtype=torch.float32, local_files_only=True)
+    _refuse_missing(_meta_tensors(vae), "VAE", directory)
+    vae.use_tiling = vae.use_slicing = False
+    return vae.to(device).eval()
+
+
+def load_pipeline(pipeline_class: Any, directory: Path, device: str, **parts: Any) -> Any:
+    """A pipeline of these parts and, from the checkpoint, of its tokenizers and scheduler; without its VAE."""
+    pipeline = pipeline_class.from_pretrained(directory, vae=None, local_files_only=True, **parts)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline.to(device)
+
+
+def refuse_unknown_tokens(tokenizer: Any, prompt: str) -> None:
+    """A tokenizer whose vocabulary is missing or foreign makes unknown tokens of everything, without a word."""
+    ids = set(tokenizer(prompt, add_special_tokens=False).input_ids)
+    if ids == {tokenizer.unk_token_id}:
+        raise MissingWeights(
+            "the tokenizer makes nothing but unknown tokens of this prompt",
+            file=tokenizer.name_or_path,
+            value=prompt,
+            remedy="Mirror the tokenizer's files again",
+        )
+
+
+def _meta_tensors(module: torch.nn.Module) -> list[str]:
+    """What diffusers didn't find in a checkpoint stays on the `meta` device."""
+    return [name for name, tensor in module.state_dict().items() if tensor.is_meta]
+
+
+def _refuse_missing(names: list[str], part: str, directory: Path) -> None:
+    if names:
+        raise MissingWeights(
+            f"{len(names)} tensors of the {part} are missing, the first is {names[0]}",
+            file=directory,
+            remedy="Mirror the checkpoint again and verify its digests",
+        )

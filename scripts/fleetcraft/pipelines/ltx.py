@@ -1,0 +1,141 @@
+"""LTX-Video text-to-video (T5 text encoder, packed latents, VAE of stride 8 × 32 × 32 that looks ahead in time)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from diffusers import (
+    AutoencoderKLLTXVideo,
+    FlowMatchEulerDiscreteScheduler,
+    LTXPipeline,
+    LTXVideoTransformer3DModel,
+)
+from transformers import T5EncoderModel
+
+from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK = 8
+"""Frames that are made uint8 at once."""
+
+
+def build_tiny(directory: Path, seed: int) -> None:
+    """Save an LTX pipeline of about 1.3 MB with random weights, the same bytes for the same seed.
+
+    Its VAE is of the kind that the later checkpoints have: conditioned on a timestep, injecting noise.
+    """
+    torch.manual_seed(seed)
+    transformer = LTXVideoTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=16,
+        cross_attention_dim=32,
+        num_layers=4,
+        caption_channels=32,
+    )
+    vae = AutoencoderKLLTXVideo(
+        latent_channels=128,
+        block_out_channels=(8, 8, 8, 8),
+        decoder_block_out_channels=(8, 8, 8, 8),
+        layers_per_block=(1, 1, 1, 1, 1),
+        decoder_layers_per_block=(1, 1, 1, 1, 1),
+        decoder_inject_noise=(True, False, False, False, False),
+        timestep_conditioning=True,
+    )
+    silence_biases(vae)
+    with torch.no_grad():
+        for name, weights in vae.named_parameters():
+            if "per_channel_scale" in name:
+                weights.normal_()
+        vae.latents_mean.normal_()
+        vae.latents_std.uniform_(0.5, 2)
+    tokenizer = letters_tokenizer()
+    scheduler = FlowMatchEulerDiscreteScheduler(
+        use_dynamic_shifting=True, base_shift=0.95, max_shift=2.05, base_image_seq_len=1024, shift_terminal=0.1
+    )
+    LTXPipeline(
+        tokenizer=tokenizer,
+        text_encoder=t5_encoder(len(tokenizer)),
+        vae=vae,
+        transformer=transformer,
+        scheduler=scheduler,
+    ).save_pretrained(directory)
+
+
+def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> LTXDenoiser:
+    """Everything but the VAE, with the arm's caching switched on."""
+    pipeline = load_pipeline(
+        LTXPipeline,
+        directory,
+        device,
+        text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
+        transformer=load_transformer(LTXVideoTransformer3DModel, directory / "transformer", settings.dtype),
+    )
+    return LTXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
+
+
+class LTXDenoiser(PipelineDenoiser):
+    """LTX's pipeline without its VAE."""
+
+    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
+        """Latents of one prompt, unpacked from the transformer's sequence of tokens."""
+        pipeline, settings = self.pipeline, self.settings
+        packed = pipeline(
+            prompt=prompt,
+            negative_prompt=settings.negative_prompt,
+            frame_rate=settings.fps,
+            generator=generator,
+            **self.shape,
+        ).frames
+        latents: torch.Tensor = pipeline._unpack_latents(
+            packed,
+            (settings.frames - 1) // pipeline.vae_temporal_compression_ratio + 1,
+            settings.height // pipeline.vae_spatial_compression_ratio,
+            settings.width // pipeline.vae_spatial_compression_ratio,
+            pipeline.transformer_spatial_patch_size,
+            pipeline.transformer_temporal_patch_size,
+        )
+        return latents[0]
+
+
+def load_decoder(directory: Path, device: str) -> LTXDecoder:
+    """The VAE alone, in float32, in one piece in time too."""
+    vae = load_vae(AutoencoderKLLTXVideo, directory / "vae", device)
+    vae.use_framewise_decoding = False
+    return LTXDecoder(vae)
+
+
+class LTXDecoder:
+    """LTX's VAE, the whole video at once."""
+
+    def __init__(self, vae: AutoencoderKLLTXVideo):
+        self.vae = vae
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+        """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
+
+        Every layer of the decoder looks ahead in time, so there is no chunk that gives the numbers of the whole:
+        memory grows with the number of frames. A VAE that is conditioned on a timestep gets the pipeline's default,
+        0, at which the pipeline adds no noise to the latents. A VAE that injects noise between its layers draws it
+        from torch's global generator; here from seed 0, the same for every video.
+        """
+        vae = self.vae
+        z = latents.unsqueeze(0).to(vae.device, torch.float32)
+        mean, deviation = (buffer.view(1, -1, 1, 1, 1).to(z.dtype) for buffer in (vae.latents_mean, vae.latents_std))
+        z = (z * deviation / vae.config.scaling_factor + mean).to(vae.dtype)
+        timestep = torch.zeros(1, device=z.device, dtype=z.dtype) if vae.config.timestep_conditioning else None
+        with torch.random.fork_rng(devices=[] if z.device.type == "cpu" else [z.device]):
+            torch.manual_seed(0)
+            pixels = vae.decode(z, timestep, return_dict=False)[0][0]
+        for chunk in pixels.split(CHUNK, dim=1):
+            yield to_uint8(chunk)

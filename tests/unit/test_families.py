@@ -1,0 +1,102 @@
+"""The families as the plan knows them: which shapes they take, what enters their keys, what they have no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import changed
+
+from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.digests import key_of
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.pipelines.families import FAMILIES
+
+PlanOf = Callable[[dict[str, Any]], Plan]
+Write = Callable[[dict[str, Any]], Path]
+
+
+@pytest.fixture
+def of_family(small: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
+    """The small experiment with another family, in a shape that all can express."""
+
+    def document(family: str) -> dict[str, Any]:
+        video = {"width": 64, "height": 64, "frames": 9, "fps": 8}
+        return changed(changed(small, "models.tiny.family", family), "video", video)
+
+    return document
+
+
+def sample_ids(plan: Plan) -> set[str]:
+    return {sample.sample_id for sample in plan.all_samples()}
+
+
+@pytest.mark.parametrize(
+    ("family", "shape", "tokens"),
+    [
+        ("wan", (832, 480, 81), 32_760),
+        ("wan", (832, 480, 33), 14_040),
+        ("wan", (1280, 720, 81), 75_600),
+        ("cogvideox", (720, 480, 49), 17_550),
+        ("hunyuan_video", (1280, 720, 129), 118_800),
+        ("ltx", (768, 512, 121), 6_144),
+    ],
+)
+def test_published_shapes_are_possible_and_have_the_published_tokens(
+    family: str, shape: tuple[int, int, int], tokens: int
+) -> None:
+    geometry = FAMILIES[family].geometry
+    assert geometry.problem(*shape) is None
+    assert geometry.tokens(*shape) == tokens
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value", "said"),
+    [
+        ("ltx", "video.width", 80, "no multiple of 32; use 64 or 96"),
+        ("ltx", "video.height", 48, "no multiple of 32; use 32 or 64"),
+        ("ltx", "video.frames", 13, r"only 8·n \+ 1; use 9 or 17"),
+        ("cogvideox", "video.height", 72, "no multiple of 16; use 64 or 80"),
+        ("cogvideox", "video.frames", 13, r"only 8·n \+ 1; use 9 or 17"),
+        ("cogvideox", "video.frames", 5, r"only 8·n \+ 1; use 9"),
+        ("hunyuan_video", "video.width", 72, "no multiple of 16; use 64 or 80"),
+        ("hunyuan_video", "video.frames", 12, r"only 4·n \+ 1; use 9 or 13"),
+        ("hunyuan_video", "arms.full.negative_prompt", "blurry", "no place for a negative prompt"),
+    ],
+)
+def test_what_a_family_would_round_or_ignore_in_silence_is_refused(
+    of_family: Callable[[str], dict[str, Any]], write: Write, family: str, key: str, value: object, said: str
+) -> None:
+    plan_of_file(write(of_family(family)))
+    with pytest.raises(FleetcraftError, match=said) as caught:
+        plan_of_file(write(changed(of_family(family), key, value)))
+    assert f"'{key}'" in str(caught.value)
+
+
+def test_the_same_experiment_with_another_family_shares_no_sample(
+    of_family: Callable[[str], dict[str, Any]], plan_of: PlanOf
+) -> None:
+    ids = [sample_ids(plan_of(of_family(family))) for family in FAMILIES]
+    assert len(set().union(*ids)) == sum(len(found) for found in ids)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_rate_is_part_of_a_sample_where_the_transformer_is_told_it(
+    of_family: Callable[[str], dict[str, Any]], plan_of: PlanOf, family: str
+) -> None:
+    before, after = (sample_ids(plan_of(changed(of_family(family), "video.fps", fps))) for fps in (8, 24))
+    assert (before == after) != FAMILIES[family].paced
+    assert FAMILIES[family].paced == (family == "ltx")
+
+
+def test_samples_of_wan_keep_the_ids_that_they_had_before_there_were_other_families(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    """Golden: whoever changes one of these makes every store start anew."""
+    plan = plan_of(small)
+    assert plan.models["tiny"].digest == "60f302eff832f956e016517420933c16"
+    conditions = {arm: plan.condition(arm) | {"stack": "of the pins, which may change"} for arm in plan.arms}
+    assert key_of(conditions) == "2908209b109e32c385ddcd66bff423ec"
