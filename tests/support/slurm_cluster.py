@@ -138,7 +138,8 @@ class SlurmCluster:
         self._spawn("slurmctld", "slurmctld", "-D", *(["-c"] if fresh else []))
 
     def stop_controller(self) -> None:
-        self._end("slurmctld", signal.SIGKILL)
+        """As for maintenance, with its state saved: one that forgot it would give numbers of jobs twice."""
+        self._end("slurmctld", signal.SIGTERM)
 
     def start_node(self, node: str) -> None:
         self._spawn(node, "slurmd", "-D", "-N", node)
