@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.paths import SPOOLS
 
 if TYPE_CHECKING:
     from fleetcraft.experiment.plan import Plan
+    from fleetcraft.spool import Spool
+
+SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command registers itself; argparse gives this class no public name."""
@@ -28,6 +36,35 @@ def load_plan(chosen: argparse.Namespace) -> Plan:
     from fleetcraft.experiment.config import plan_of_file
 
     return plan_of_file(chosen.experiment)
+
+
+def add_spool(parser: argparse.ArgumentParser) -> None:
+    """The spool that a command is about."""
+    default = os.environ.get(SPOOL_VARIABLE)
+    parser.add_argument(
+        "--spool",
+        type=Path,
+        default=Path(default) if default else None,
+        metavar="DIR",
+        help=f"the spool (default: ${SPOOL_VARIABLE}, or else the one of the campaign in this directory)",
+    )
+
+
+def open_spool(chosen: argparse.Namespace) -> Spool:
+    """The named spool, or the only one here."""
+    from fleetcraft.spool import Spool
+
+    if chosen.spool is not None:
+        return Spool.open(chosen.spool)
+    here = sorted(file.parent for file in SPOOLS.glob("*/spool.json"))
+    if len(here) == 1:
+        return Spool.open(here[0].absolute())
+    raise BadInput(
+        "no spool was named, and this directory has none"
+        if not here
+        else f"no spool was named, and this directory has several: {', '.join(map(str, here))}",
+        remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}",
+    )
 
 
 def bytes_text(count: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetcraft.cli.common import add_spool, open_spool
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.repository import CHECKOUT
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from fleetcraft.cli.common import Subparsers
     from fleetcraft.fleet.decision import Decision, Work
     from fleetcraft.fleet.settings import FleetSettings
-    from fleetcraft.spool import Spool
-
-_SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -38,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
         description="Print which allocations would be submitted now: for the work in a spool, or for an experiment "
         "from nothing. Submits nothing; Slurm is asked only for the spool, and only where there is one.",
     )
-    _add_spool(plan)
+    add_spool(plan)
     plan.add_argument("--fleet", type=Path, required=True, metavar="FILE", help="the fleet file")
     plan.add_argument(
         "--experiment",
@@ -50,7 +47,7 @@ def register(subparsers: Subparsers) -> None:
     show = commands.add_parser(
         "list", help="allocations, living and ended", description="Print the allocations of a spool."
     )
-    _add_spool(show)
+    add_spool(show)
     show.set_defaults(run=_list)
     release = commands.add_parser(
         "release",
@@ -58,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
         description="Cancel the living allocations of a spool: workers end what they run, and give it back to it. "
         "A controller that still runs would submit others; end it first, or say `fleetcraft abort`.",
     )
-    _add_spool(release)
+    add_spool(release)
     release.add_argument("jobs", nargs="*", type=int, metavar="JOB", help="only these jobs (default: all)")
     release.add_argument("--drain", action="store_true", help="let workers finish what they run; cancel what waits")
     release.set_defaults(run=_release)
@@ -80,25 +77,6 @@ def _gang(arguments: argparse.Namespace) -> int:
     return 1
 
 
-def _add_spool(parser: argparse.ArgumentParser) -> None:
-    default = os.environ.get(_SPOOL_VARIABLE)
-    parser.add_argument(
-        "--spool",
-        type=Path,
-        default=Path(default) if default else None,
-        metavar="DIR",
-        help=f"the spool (default: ${_SPOOL_VARIABLE})",
-    )
-
-
-def _open(arguments: argparse.Namespace) -> Spool:
-    from fleetcraft.spool import Spool
-
-    if arguments.spool is None:
-        raise BadInput("no spool was named", remedy=f"Give --spool DIR or set {_SPOOL_VARIABLE}")
-    return Spool.open(arguments.spool)
-
-
 # plan
 def _plan(arguments: argparse.Namespace) -> int:
     from fleetcraft.fleet.load import load_fleet
@@ -110,7 +88,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     from fleetcraft.fleet.controller import preview
 
-    work, decisions, remarks = preview(_open(arguments), fleet)
+    work, decisions, remarks = preview(open_spool(arguments), fleet)
     print("\n".join([*plan_lines(fleet, work, decisions), *remarks]))
     return 0
 
@@ -173,7 +151,7 @@ def _list(arguments: argparse.Namespace) -> int:
     from fleetcraft.fleet.records import Records
     from fleetcraft.spool import read_leases
 
-    spool = _open(arguments)
+    spool = open_spool(arguments)
     serving: dict[str, int] = {}
     for lease in read_leases(spool).values():
         token = str(lease.identity.get("allocation"))
@@ -195,7 +173,7 @@ def _release(arguments: argparse.Namespace) -> int:
     from fleetcraft.fleet.controller import release
     from fleetcraft.fleet.slurm import Slurm
 
-    spool = _open(arguments)
+    spool = open_spool(arguments)
     for line in release(spool, Slurm(spool.clock), arguments.jobs, drain_only=arguments.drain):
         print(line)
     return 0

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fleetcraft.cli.common import Subparsers, add_spool, open_spool
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT
 from fleetcraft.spool import (
     CRASHED,
@@ -42,14 +40,9 @@ from fleetcraft.worker.overview import Observer
 from fleetcraft.worker.settings import Settings
 from fleetcraft.worker.warm import LAUNCHER, WarmStarter
 
-SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
-
 SNAKEMAKE_CALLS = ("snakemake.cli:get_argument_parser", "platform:platform")
 """What a small job would do for itself each time, at half of its cost: the first looks through all installed packages
 for plugins, the second starts a process to name the machine; both keep what they found."""
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -81,30 +74,9 @@ def _add(
     subparsers: Subparsers, name: str, summary: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
-    default = os.environ.get(SPOOL_VARIABLE)
-    parser.add_argument(
-        "--spool",
-        type=Path,
-        default=Path(default) if default else None,
-        metavar="DIR",
-        help=f"the spool (default: ${SPOOL_VARIABLE}, or else the one of the campaign in this directory)",
-    )
+    add_spool(parser)
     parser.set_defaults(run=run)
     return parser
-
-
-def _spool(arguments: argparse.Namespace) -> Spool:
-    if arguments.spool is not None:
-        return Spool.open(arguments.spool)
-    here = sorted(file.parent for file in SPOOLS.glob("*/spool.json"))
-    if len(here) == 1:
-        return Spool.open(here[0].absolute())
-    raise BadInput(
-        "no spool was named, and this directory has none"
-        if not here
-        else f"no spool was named, and this directory has several: {', '.join(map(str, here))}",
-        remedy=f"Give --spool DIR or set {SPOOL_VARIABLE}",
-    )
 
 
 def _add_enqueue(subparsers: Subparsers) -> None:
@@ -153,7 +125,7 @@ def _enqueue(arguments: argparse.Namespace) -> int:
         outputs=tuple(arguments.output),
         group=arguments.group,
     )
-    with Writer(_spool(arguments), "operator") as writer:
+    with Writer(open_spool(arguments), "operator") as writer:
         producer = Producer(writer)
         new = producer.enqueue([spec]).new
         again = producer.resubmit([spec]).new if arguments.again and not new else ()
@@ -210,7 +182,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     starter = WarmStarter(watched=[CHECKOUT / "requirements.lock"], calls=SNAKEMAKE_CALLS)
     inventory = detect(parse_override(arguments.capacity))
     agent = Agent(
-        _spool(arguments),
+        open_spool(arguments),
         inventory,
         settings,
         starters={LAUNCHER: starter},
@@ -236,7 +208,7 @@ def _status(arguments: argparse.Namespace) -> int:
     # rich takes longer to import than everything else here; only this command needs it.
     from fleetcraft.cli.status_view import print_status, watch_status
 
-    observer = Observer(_spool(arguments))
+    observer = Observer(open_spool(arguments))
     if arguments.json:
         print(json.dumps(observer.look().as_json(), indent=2, sort_keys=True))
     elif arguments.watch:
@@ -247,12 +219,12 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    print("\n".join(explain(_spool(arguments), arguments.task)))
+    print("\n".join(explain(open_spool(arguments), arguments.task)))
     return 0
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    with Writer(_spool(arguments), "operator") as writer:
+    with Writer(open_spool(arguments), "operator") as writer:
         report = cancel(writer, arguments.tasks)
     for label, ids in (
         ("cancelled", report.cancelled),
@@ -268,20 +240,20 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 def _drain(arguments: argparse.Namespace) -> int:
     if arguments.lift:
-        lift_drain(_spool(arguments), arguments.addressee)
+        lift_drain(open_spool(arguments), arguments.addressee)
         print(f"{arguments.addressee} may serve again")
     else:
-        drain(_spool(arguments), arguments.addressee, arguments.reason)
+        drain(open_spool(arguments), arguments.addressee, arguments.reason)
         print(f"{arguments.addressee} claims nothing more, finishes what runs, and leaves")
     return 0
 
 
 def _abort(arguments: argparse.Namespace) -> int:
     if arguments.resume:
-        resume(_spool(arguments))
+        resume(open_spool(arguments))
         print("the abort is taken back; workers that start from now on serve again")
     else:
-        abort(_spool(arguments), arguments.reason)
+        abort(open_spool(arguments), arguments.reason)
         print("workers finish what runs and leave; what waits goes on waiting")
     return 0
 
@@ -294,7 +266,7 @@ def _reap(arguments: argparse.Namespace) -> int:
     def oracle(worker: str, lease: Lease | None) -> Liveness:
         return Liveness(Verdict.GONE, CRASHED) if worker in arguments.gone else local(worker, lease)
 
-    with Writer(_spool(arguments), "operator") as writer:
+    with Writer(open_spool(arguments), "operator") as writer:
         reaper = Reaper(writer, oracle, arguments.stale)
         deadline_s = clock.monotonic() + arguments.stale * 1.5
         while True:
