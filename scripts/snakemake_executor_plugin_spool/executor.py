@@ -153,13 +153,13 @@ class Executor(RemoteExecutor):
                 problem = f"{error}\n"
             except Exception as error:  # noqa: BLE001 - Snakemake would shut down and leave every job alone
                 problem = self._judge_trouble(error)
-        withdrawn = [info for info in active_jobs if info.external_jobid in self._withdrawn]
+        withdrawn = sum(info.external_jobid in self._withdrawn for info in active_jobs)
         if withdrawn:
-            left = len(active_jobs) - len(withdrawn) - len(ended)
-            self.logger.info(f"{len(withdrawn)} jobs that only waited are withdrawn; {left} that run are waited for.")
+            left = len(active_jobs) - withdrawn - len(ended)
+            self.logger.info(f"{withdrawn} jobs that only waited are withdrawn; {left} that run are waited for.")
         for info in active_jobs:
             result = ended.get(info.external_jobid or "")
-            if info in withdrawn:
+            if info.external_jobid in self._withdrawn:
                 # Not a failure: no message for each, and nothing to be tried again.
                 info.job.attempt = info.job.restart_times + 1
                 self.workflow.scheduler.error_callback(info.job)

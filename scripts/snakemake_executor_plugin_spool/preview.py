@@ -14,9 +14,8 @@ from typing import Any
 from snakemake.cli import main as snakemake
 from snakemake.executors import dryrun
 
+from snakemake_executor_plugin_spool import ExecutorSettings
 from snakemake_executor_plugin_spool.request import request_of
-
-_DEFAULT_RUNTIME_MIN = 1440
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +27,7 @@ def main(arguments: list[str]) -> int:
     def collect(self: Any, job: Any) -> None:
         # In a dry run every job counts as local. What makes nothing, as a target does, is run by nobody.
         if job.output:
-            counts[request_of(job, _DEFAULT_RUNTIME_MIN).class_name] += 1
+            counts[request_of(job, ExecutorSettings.runtime).class_name] += 1
         run_job(self, job)
 
     dryrun.Executor.run_job = collect

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleetcraft.spool import Outcome, Spool
+from fleetcraft.spool import JournalTail, Outcome, Spool
 
 _REMEMBERED = 50
 """Durations of a class that its median is taken of."""
@@ -32,26 +30,15 @@ class History:
     hosts: set[str] = field(default_factory=set)
     _running: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
     _durations_s: dict[str, deque[float]] = field(default_factory=dict)
-    _offsets: dict[Path, int] = field(default_factory=dict)
+    _tail: JournalTail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tail = JournalTail(self.spool.layout)
 
     def read(self) -> None:
         """Take in what was written since the last time."""
-        for path in self.spool.layout.journals.glob("*/*.jsonl"):
-            known = self._offsets.get(path, 0)
-            if path.stat().st_size == known:
-                continue
-            with path.open("rb") as file:
-                file.seek(known)
-                data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._offsets[path] = known + len(whole)
-            for line in whole.splitlines():
-                try:
-                    entry = json.loads(line) if line else {}
-                except ValueError:
-                    # Its writer was killed in the middle of it.
-                    continue
-                self._note(entry)
+        for entry in self._tail.read():
+            self._note(entry)
 
     def running(self) -> Counter[str]:
         """Number of attempts that run, by class."""

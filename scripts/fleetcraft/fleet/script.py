@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -117,5 +116,4 @@ def _template(name: str) -> jinja2.Template:
         autoescape=False,
     )
     environment.filters["sh"] = lambda value: shlex.quote(str(value))
-    environment.filters["json"] = json.dumps
     return environment.get_template(name)

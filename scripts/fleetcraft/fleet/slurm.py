@@ -209,27 +209,20 @@ class Slurm:
 
     def cancel(self, jobs: Iterable[int]) -> None:
         """Cancel exactly these jobs; those that have ended already are no error."""
-        numbers = [str(job) for job in jobs]
-        if not numbers:
-            return
-        answer = self._run(["scancel", *numbers], _QUERY_S)
-        message = _last_lines(answer.errors)
-        if answer.code != 0 and not _UNKNOWN_JOB.search(message):
-            raise NoAnswer(f"scancel {' '.join(numbers)} did not get through ({message})", remedy="It is tried again")
+        self._scancel([], [str(job) for job in jobs])
 
     def cancel_step(self, job: int, step: str) -> None:
         """Cancel exactly this step."""
-        answer = self._run(["scancel", f"{job}.{step}"], _QUERY_S)
-        message = _last_lines(answer.errors)
-        if answer.code != 0 and not _UNKNOWN_JOB.search(message):
-            raise NoAnswer(f"scancel {job}.{step} did not get through ({message})", remedy="It is tried again")
+        self._scancel([], [f"{job}.{step}"])
 
     def terminate_steps(self, steps: Iterable[tuple[int, str]]) -> None:
         """TERM to all processes of exactly these steps, and nothing after it; those that have ended are no error."""
-        names = [f"{job}.{step}" for job, step in steps]
+        self._scancel(["--signal=TERM"], [f"{job}.{step}" for job, step in steps])
+
+    def _scancel(self, options: list[str], names: list[str]) -> None:
         if not names:
             return
-        answer = self._run(["scancel", "--signal=TERM", *names], _QUERY_S)
+        answer = self._run(["scancel", *options, *names], _QUERY_S)
         message = _last_lines(answer.errors)
         if answer.code != 0 and not _UNKNOWN_JOB.search(message):
             raise NoAnswer(f"scancel {' '.join(names)} did not get through ({message})", remedy="It is tried again")

@@ -13,7 +13,7 @@ from fleetcraft.spool.control import abort, aborted, cancel, drain, drained, lif
 from fleetcraft.spool.controller import Controllership, has_controller
 from fleetcraft.spool.errors import BadSpool, Reaped, SpoolBusy, UnreadableTask
 from fleetcraft.spool.filesystem import Filesystem
-from fleetcraft.spool.journal import merged_journal, read_journals
+from fleetcraft.spool.journal import JournalTail, merged_journal, read_journals
 from fleetcraft.spool.leases import Lease, LeaseWatch, Liveness, Oracle, Verdict, read_lease, read_leases
 from fleetcraft.spool.names import Request, TaskName
 from fleetcraft.spool.policy import Decision, Policy, decide
@@ -36,6 +36,7 @@ __all__ = [
     "Decision",
     "Enqueued",
     "Filesystem",
+    "JournalTail",
     "Lease",
     "LeaseWatch",
     "Liveness",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fleetcraft.spool import (
     FINAL_STATES,
+    JournalTail,
     Lease,
     Request,
     Spool,
@@ -87,7 +86,7 @@ class Observer:
 
     def __init__(self, spool: Spool):
         self._spool = spool
-        self._offsets: dict[Path, int] = {}
+        self._tail = JournalTail(spool.layout)
         self._groups: dict[str, str] = {}
         self._done_s: deque[float] = deque()
 
@@ -112,22 +111,11 @@ class Observer:
         )
 
     def _read_journals(self) -> None:
-        for path in self._spool.layout.journals.glob("*/*.jsonl"):
-            with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
-                data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._offsets[path] = self._offsets.get(path, 0) + len(whole)
-            for line in whole.splitlines():
-                try:
-                    entry = json.loads(line) if line else {}
-                except ValueError:
-                    # Its writer was killed in the middle of it; the directories are the truth.
-                    continue
-                if entry.get("group"):
-                    self._groups[entry["task"]] = entry["group"]
-                if entry.get("event") == "settled" and entry["to"] == State.DONE.value:
-                    self._done_s.append(entry["wall_s"])
+        for entry in self._tail.read():
+            if entry.get("group"):
+                self._groups[entry["task"]] = entry["group"]
+            if entry.get("event") == "settled" and entry["to"] == State.DONE.value:
+                self._done_s.append(entry["wall_s"])
 
     def _rate(self) -> float:
         now_s = self._spool.clock.wall()
