@@ -98,17 +98,23 @@ def drop_order(spool: Spool, worker: str, task_id: str) -> None:
     spool.filesystem.remove(spool.layout.cancels_of(worker) / task_id)
 
 
-def _order_to_cancel(writer: Writer, worker: str, name: TaskName) -> None:
-    spool = writer.spool
+def put_order(spool: Spool, directory: Path, name: str, content: dict[str, object]) -> bool:
+    """Put an order into a worker's directory for them; False where that vanished again and again."""
     for _ in range(_ROUNDS):
-        spool.filesystem.make_directory(spool.layout.cancels_of(worker))
+        spool.filesystem.make_directory(directory)
         try:
-            _put(spool, spool.layout.cancels_of(worker) / name.id, {"by": writer.name, "attempt": name.attempt})
+            _put(spool, directory / name, content)
         except FileNotFoundError:
             # Whoever finds the directory empty removes it.
             continue
+        return True
+    return False
+
+
+def _order_to_cancel(writer: Writer, worker: str, name: TaskName) -> None:
+    spool = writer.spool
+    if put_order(spool, spool.layout.cancels_of(worker), name.id, {"by": writer.name, "attempt": name.attempt}):
         writer.note("cancel asked", task=name.id, attempt=name.attempt, worker=worker)
-        return
 
 
 def drain(spool: Spool, addressee: str, reason: str) -> None:

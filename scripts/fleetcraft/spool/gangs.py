@@ -16,10 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleetcraft.ground.digests import canonical_json
+from fleetcraft.spool.control import put_order
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.spool import Spool
-
-_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +70,9 @@ def return_token(spool: Spool, leader: str) -> None:
 
 def summon(spool: Spool, leader: str, name: TaskName, members: Iterable[str]) -> None:
     """Ask workers to keep their nodes for an attempt."""
-    content = canonical_json({"leader": leader, "task": name.id, "attempt": name.attempt}).encode()
+    content = {"leader": leader, "task": name.id, "attempt": name.attempt}
     for member in members:
-        directory = spool.layout.summons_of(member)
-        for _ in range(_ROUNDS):
-            spool.filesystem.make_directory(directory)
-            try:
-                spool.filesystem.create(directory / f"{name.id}-a{name.attempt}", content)
-            except FileExistsError:
-                pass
-            except FileNotFoundError:
-                # Whoever finds the directory empty removes it.
-                continue
-            break
+        put_order(spool, spool.layout.summons_of(member), f"{name.id}-a{name.attempt}", dict(content))
 
 
 def dismiss(spool: Spool, name: TaskName, members: Iterable[str]) -> None:
