@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from fleetcraft.ground.errors import BadInput, nearest
 
@@ -118,19 +119,31 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
     """
     complaints = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     first = complaints[0]
-    location = tuple(str(part) for part in first["loc"] if part != "[key]")
+    raw = tuple(str(part) for part in first["loc"] if part != "[key]")
+    location, _ = _resolved(kind.model, raw)
     others = (
         f" ({len(complaints) - 1} more problem{'s' * (len(complaints) > 2)} after this one)" if complaints[1:] else ""
     )
     if first["type"] == "extra_forbidden":
-        known = _known_keys(kind.model, location[:-1])
         return BadInput(
             f"unknown key{others}",
             file=place(trees, location),
             key=".".join(location),
             value=first["input"],
-            remedy=nearest(location[-1], known),
+            remedy=nearest(location[-1], _resolved(kind.model, raw[:-1])[1]),
         )
+    if first["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        location = (*location, first["ctx"]["discriminator"].strip("'"))
+        if first["type"] == "union_tag_invalid":
+            known = re.findall(r"'([^']+)'", first["ctx"]["expected_tags"])
+            return BadInput(
+                f"this is none that is known{others}",
+                file=place(trees, location),
+                key=".".join(location),
+                value=first["ctx"]["tag"],
+                remedy=nearest(first["ctx"]["tag"], known),
+            )
+        first = {**first, "type": "missing"}
     if first["type"] == "missing":
         return BadInput(
             f"this key is missing{others}",
@@ -160,32 +173,71 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
     )
 
 
-def _known_keys(root: type[BaseModel], location: tuple[str, ...]) -> list[str]:
-    """The keys that the model at `location` has."""
+def _resolved(root: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """The keys of `location` as the file has them, and those that the model there knows.
+
+    Where a value may be one of several models, pydantic's location has one more part: the tag of the one it took.
+    """
     annotation: Any = root
+    keys: list[str] = []
     for part in location:
+        members = _tagged(annotation)
+        if part in members:
+            annotation = members[part]
+            continue
+        keys.append(part)
         model = _model_in(annotation)
         if model is not None and part in model.model_fields:
-            annotation = model.model_fields[part].annotation
-            if get_origin(annotation) is dict:
-                annotation = _Named(get_args(annotation)[1])
-        elif isinstance(annotation, _Named):
-            annotation = annotation.annotation
+            field = model.model_fields[part]
+            annotation = Annotated[field.annotation, field]
+        else:
+            annotation = _value_of(annotation)
     model = _model_in(annotation)
-    return list(model.model_fields) if model is not None else []
+    return tuple(keys), list(model.model_fields) if model is not None else []
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A mapping of names to values: one more part of a location before the keys of the value."""
+def _tagged(annotation: Any) -> dict[str, Any]:
+    """Tag → model, of a union whose members are told apart by a key or by a function."""
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        for mark in marks:
+            name = getattr(mark, "discriminator", mark)
+            if isinstance(name, str):
+                return {
+                    str(tag): member
+                    for member in _members(inner)
+                    if isinstance(member, type) and issubclass(member, BaseModel)
+                    for tag in get_args(member.model_fields[name].annotation)
+                }
+            if callable(name):
+                return {
+                    mark.tag: member
+                    for member in _members(inner)
+                    if get_origin(member) is Annotated
+                    for mark in get_args(member)[1:]
+                    if isinstance(mark, Tag)
+                }
+        return _tagged(inner)
+    return next((found for member in _members(annotation) if (found := _tagged(member))), {})
 
-    annotation: Any
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in {Union, UnionType} else ()
+
+
+def _value_of(annotation: Any) -> Any:
+    """What a mapping of names, or a list, holds."""
+    if get_origin(annotation) in {dict, list, tuple}:
+        return get_args(annotation)[-1]
+    return next((found for argument in get_args(annotation) if (found := _value_of(argument))), None)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation speaks of, `Cache | None` included."""
+    """The model that an annotation speaks of, `Cache | None` included, but not one inside a mapping or a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
+    if get_origin(annotation) in {dict, list, tuple}:
+        return None
     return next((model for argument in get_args(annotation) if (model := _model_in(argument))), None)
 
 
