@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_enco
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TRANSFORMER = CogVideoXTransformer3DModel
 
 
 def build_tiny(directory: Path, seed: int) -> None:
@@ -74,7 +76,7 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Co
         directory,
         device,
         text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
-        transformer=load_transformer(CogVideoXTransformer3DModel, directory / "transformer", settings.dtype),
+        transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
     return CogVideoXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
 
@@ -93,6 +95,23 @@ class CogVideoXDenoiser(PipelineDenoiser):
         ).frames[0]
         wanted = (self.settings.frames - 1) // self.pipeline.vae_scale_factor_temporal + 1
         return latents[len(latents) - wanted :].transpose(0, 1)
+
+
+def transformer_inputs(
+    config: Mapping[str, Any], latents: tuple[int, int, int, int], batch: int, text_tokens: int
+) -> dict[str, Any]:
+    """Arguments of one forward, with the latent frames that CogVideoX 1.5 pads in front."""
+    channels, frames, height, width = latents
+    patch, patch_t = config["patch_size"], config["patch_size_t"] or 1
+    frames += -frames % patch_t
+    tokens = frames // patch_t * (height // patch) * (width // patch)
+    rotation = torch.zeros(tokens, config["attention_head_dim"])
+    return {
+        "hidden_states": torch.zeros(batch, frames, channels, height, width),
+        "timestep": torch.zeros(batch),
+        "encoder_hidden_states": torch.zeros(batch, text_tokens, config["text_embed_dim"]),
+        "image_rotary_emb": (rotation, rotation) if config["use_rotary_positional_embeddings"] else None,
+    }
 
 
 def load_decoder(directory: Path, device: str) -> CogVideoXDecoder:

@@ -6,11 +6,13 @@ plan needs, so that a login node never imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from fleetcraft.pipelines import architectures
+from fleetcraft.pipelines.architectures import Transformer
 from fleetcraft.pipelines.geometry import Geometry
 
 if TYPE_CHECKING:
@@ -22,9 +24,11 @@ class Family:
     """What is known of a family without loading it.
 
     pipeline : the class that a checkpoint's model_index.json must name.
+    architecture : what a transformer of the family is made of, by its config.
     recipe : version of the tiny builder; raised whenever it would build other bytes from the same seed.
     guidance : how a step is guided: by two forwards of the transformer, by one forward of a batch of two, or by a
         number that the transformer was trained to take, which leaves no place for a negative prompt.
+    text_tokens : what the pipeline pads a prompt to, where the transformer's config doesn't say.
     paced : the transformer is told how many frames a second has, so the rate decides pixels.
     decode : how its latents become frames where that is not what `fleetcraft.experiment.plan.DECODE` says of all.
     """
@@ -32,10 +36,20 @@ class Family:
     module: str
     pipeline: str
     geometry: Geometry
+    architecture: Callable[[Mapping[str, Any]], Transformer]
     recipe: int
     guidance: Literal["two forwards", "batch of two", "embedded"]
+    text_tokens: int
     paced: bool = False
     decode: Mapping[str, Any] = field(default_factory=dict)
+
+    def geometry_of(self, config: Mapping[str, Any]) -> Geometry:
+        """The geometry of a checkpoint: tokens are as large as the config of its transformer says."""
+        return replace(self.geometry, patch=self.architecture(config).patch)
+
+    def text_tokens_of(self, config: Mapping[str, Any]) -> int:
+        """Tokens of text in one forward of the transformer with this config, padding included."""
+        return int(config.get("max_text_seq_length", self.text_tokens))
 
     def load(self) -> FamilyModule:
         """Import the family's module, and with it torch and diffusers."""
@@ -47,31 +61,39 @@ FAMILIES = {
         "wan",
         "WanPipeline",
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
+        architecture=architectures.wan,
         recipe=1,
         guidance="two forwards",
+        text_tokens=512,
     ),
     "cogvideox": Family(
         "cogvideox",
         "CogVideoXPipeline",
         # Its VAE decodes latent frames in pairs, and an even number of them to three frames too many.
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16, frame_step=8),
+        architecture=architectures.cogvideox,
         recipe=1,
         guidance="batch of two",
+        text_tokens=226,
     ),
     "ltx": Family(
         "ltx",
         "LTXPipeline",
         Geometry(vae_stride=(8, 32, 32), patch=(1, 1, 1), channels=128),
+        architecture=architectures.ltx,
         recipe=1,
         guidance="batch of two",
+        text_tokens=128,
         paced=True,
     ),
     "hunyuan_video": Family(
         "hunyuan_video",
         "HunyuanVideoPipeline",
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
+        architecture=architectures.hunyuan_video,
         recipe=1,
         guidance="embedded",
+        text_tokens=256,
         decode={"temporal_tiles": {"frames": 16, "stride": 12}},
     ),
 }

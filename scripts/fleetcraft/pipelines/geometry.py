@@ -26,9 +26,9 @@ class Geometry:
         return self.channels, (frames - 1) // time + 1, height // rows, width // columns
 
     def tokens(self, width: int, height: int, frames: int) -> int:
-        """Video tokens of one transformer forward."""
+        """Video tokens of one transformer forward. Latent frames that don't fill a patch are padded in front."""
         _, time, rows, columns = self.latent_shape(width, height, frames)
-        return (time // self.patch[0]) * (rows // self.patch[1]) * (columns // self.patch[2])
+        return -(-time // self.patch[0]) * (rows // self.patch[1]) * (columns // self.patch[2])
 
     def problem(self, width: int, height: int, frames: int) -> tuple[str, str] | None:
         """The first thing that makes this shape impossible, as (key, explanation); None where it is possible.

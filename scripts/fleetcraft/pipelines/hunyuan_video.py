@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TRANSFORMER = HunyuanVideoTransformer3DModel
 
 
 def build_tiny(directory: Path, seed: int) -> None:
@@ -106,7 +108,7 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Hu
         device,
         text_encoder=load_text_encoder(LlamaModel, directory / "text_encoder", settings.dtype),
         text_encoder_2=load_text_encoder(CLIPTextModel, directory / "text_encoder_2", settings.dtype),
-        transformer=load_transformer(HunyuanVideoTransformer3DModel, directory / "transformer", settings.dtype),
+        transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
     transformer = pipeline.transformer
     blocks = [*transformer.transformer_blocks, *transformer.single_transformer_blocks]
@@ -120,6 +122,20 @@ class HunyuanVideoDenoiser(PipelineDenoiser):
         """Latents of one prompt. Guidance is an input of the transformer: one forward a step, no negative prompt."""
         latents: torch.Tensor = self.pipeline(prompt=prompt, generator=generator, **self.shape).frames
         return latents[0]
+
+
+def transformer_inputs(
+    config: Mapping[str, Any], latents: tuple[int, int, int, int], batch: int, text_tokens: int
+) -> dict[str, Any]:
+    """Arguments of one forward. Tokens of text that are masked are computed all the same."""
+    return {
+        "hidden_states": torch.zeros(batch, *latents),
+        "timestep": torch.zeros(batch),
+        "encoder_hidden_states": torch.zeros(batch, text_tokens, config["text_embed_dim"]),
+        "encoder_attention_mask": torch.ones(batch, text_tokens),
+        "pooled_projections": torch.zeros(batch, config["pooled_projection_dim"]),
+        "guidance": torch.zeros(batch) if config["guidance_embeds"] else None,
+    }
 
 
 def load_decoder(directory: Path, device: str) -> HunyuanVideoDecoder:

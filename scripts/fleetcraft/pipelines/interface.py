@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -64,6 +64,9 @@ class Decoder(Protocol):
 class FamilyModule(Protocol):
     """The module of a family."""
 
+    TRANSFORMER: Any
+    """The class of diffusers that denoises."""
+
     @staticmethod
     def build_tiny(directory: Path, seed: int) -> None:
         """Save a tiny pipeline with random weights, the same bytes for the same seed."""
@@ -71,6 +74,21 @@ class FamilyModule(Protocol):
 
     @staticmethod
     def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Denoiser: ...
+
+    @staticmethod
+    def transformer_inputs(
+        config: Mapping[str, Any], latents: tuple[int, int, int, int], batch: int, text_tokens: int
+    ) -> dict[str, Any]:
+        """Arguments of one forward of the transformer as the pipeline gives them, of any values.
+
+        Parameters
+        ----------
+        config : of the transformer.
+        latents : shape of one sample's latents, [channels, frames, height, width].
+        batch : samples in the forward, those of guidance included.
+        text_tokens : tokens of text, padding included.
+        """
+        ...
 
     @staticmethod
     def load_decoder(directory: Path, device: str) -> Decoder: ...

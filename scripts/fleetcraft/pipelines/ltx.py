@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_enco
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TRANSFORMER = LTXVideoTransformer3DModel
 
 CHUNK = 8
 """Frames that are made uint8 at once."""
@@ -78,7 +80,7 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> LT
         directory,
         device,
         text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
-        transformer=load_transformer(LTXVideoTransformer3DModel, directory / "transformer", settings.dtype),
+        transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
     return LTXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
 
@@ -105,6 +107,24 @@ class LTXDenoiser(PipelineDenoiser):
             pipeline.transformer_temporal_patch_size,
         )
         return latents[0]
+
+
+def transformer_inputs(
+    config: Mapping[str, Any], latents: tuple[int, int, int, int], batch: int, text_tokens: int
+) -> dict[str, Any]:
+    """Arguments of one forward: the latents are packed, a row a token."""
+    channels, frames, height, width = latents
+    patch, patch_t = config["patch_size"], config["patch_size_t"]
+    tokens = (frames // patch_t) * (height // patch) * (width // patch)
+    return {
+        "hidden_states": torch.zeros(batch, tokens, channels * patch_t * patch**2),
+        "timestep": torch.zeros(batch),
+        "encoder_hidden_states": torch.zeros(batch, text_tokens, config["caption_channels"]),
+        "encoder_attention_mask": torch.ones(batch, text_tokens),
+        "num_frames": frames,
+        "height": height,
+        "width": width,
+    }
 
 
 def load_decoder(directory: Path, device: str) -> LTXDecoder:

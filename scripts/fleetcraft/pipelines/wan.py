@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TRANSFORMER = WanTransformer3DModel
 
 
 def build_tiny(directory: Path, seed: int) -> None:
@@ -69,7 +71,7 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Wa
         directory,
         device,
         text_encoder=load_text_encoder(UMT5EncoderModel, directory / "text_encoder", settings.dtype),
-        transformer=load_transformer(WanTransformer3DModel, directory / "transformer", settings.dtype),
+        transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
     return WanDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.blocks])
 
@@ -83,6 +85,17 @@ class WanDenoiser(PipelineDenoiser):
             prompt=prompt, negative_prompt=self.settings.negative_prompt, generator=generator, **self.shape
         )
         return answer.frames[0]
+
+
+def transformer_inputs(
+    config: Mapping[str, Any], latents: tuple[int, int, int, int], batch: int, text_tokens: int
+) -> dict[str, Any]:
+    """Arguments of one forward."""
+    return {
+        "hidden_states": torch.zeros(batch, *latents),
+        "timestep": torch.zeros(batch),
+        "encoder_hidden_states": torch.zeros(batch, text_tokens, config["text_dim"]),
+    }
 
 
 def load_decoder(directory: Path, device: str) -> WanDecoder:
