@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fleetcraft.ground.errors import BadEnvironment, BadResult, Damaged
 from fleetcraft.media.contact_sheet import contact_sheet
-from fleetcraft.media.encoder import check_ffmpeg, check_video, encode, ffmpeg_binary
+from fleetcraft.media.encoder import check_video, encode
+from fleetcraft.media.ffmpeg import check_ffmpeg, ffmpeg_binary
 from fleetcraft.media.frames import read_frames, write_frames
 from fleetcraft.media.presets import encoder_settings
 from fleetcraft.scoring import ssim
@@ -95,7 +96,7 @@ def test_a_video_is_as_planned(tmp_path: Path) -> None:
     "planned", [(WIDTH + 2, HEIGHT, COUNT, FPS), (WIDTH, HEIGHT, COUNT - 1, FPS), (WIDTH, HEIGHT, COUNT, FPS + 1)]
 )
 def test_a_video_of_another_size_length_or_rate_is_refused(tmp_path: Path, planned: tuple[int, int, int, int]) -> None:
-    with pytest.raises(BadResult, match="not as planned"):
+    with pytest.raises(BadResult, match=r"a\.mp4: .* not .* as planned"):
         check_video(encoded(tmp_path / "a.mp4"), *planned)
 
 

@@ -5,40 +5,21 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import imageio_ffmpeg
 import numpy as np
 
-from fleetcraft.ground.digests import sha256_file
-from fleetcraft.ground.errors import BadEnvironment, BadResult
+from fleetcraft.ground.errors import BadResult
+from fleetcraft.media.faults import Planned, refuse
 from fleetcraft.media.presets import EncoderSettings
+from fleetcraft.media.probe import Facts, probe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LITTLE_SPACE = 2**20
-
-
-@cache
-def ffmpeg_binary() -> tuple[str, str]:
-    """Path and SHA-256 of the ffmpeg that imageio uses here."""
-    path = imageio_ffmpeg.get_ffmpeg_exe()
-    return path, sha256_file(path)
-
-
-def check_ffmpeg(expected_sha256: str) -> None:
-    """Refuse a binary other than the one whose digest is in the videos' keys."""
-    path, sha256 = ffmpeg_binary()
-    if sha256 != expected_sha256:
-        raise BadEnvironment(
-            "this ffmpeg is not the one that the encoder settings declare: its pixels may differ",
-            file=path,
-            value=sha256,
-            remedy="Unset IMAGEIO_FFMPEG_EXE and run `make envs`, or declare this binary in resources/encoders.yaml",
-        )
 
 
 def encode(
@@ -84,21 +65,20 @@ def _stopped(path: Path, count: int, error: OSError) -> Exception:
     )
 
 
-def check_video(path: Path, width: int, height: int, frames: int, fps: int) -> None:
-    """Decode a whole video and refuse it unless it has the planned size, number of frames and rate."""
-    reader = imageio_ffmpeg.read_frames(str(path))
-    try:
-        meta = next(reader)
-        found = sum(1 for _ in reader)
-    except (OSError, StopIteration) as error:
-        raise BadResult(
-            f"ffmpeg can't play this video: {error}", file=path, remedy="Start again: it is encoded anew"
-        ) from error
-    seen = (*meta["size"], found, meta["fps"])
-    planned = (width, height, frames, fps)
-    if seen != planned:
-        raise BadResult(
-            f"this video is not as planned: (width, height, frames, frames per second) is {seen} instead of {planned}",
-            file=path,
-            remedy="Start again; if it stays so, the disk was full or ffmpeg was killed while it wrote",
-        )
+def check_video(path: Path, width: int, height: int, frames: int, fps: int) -> Facts:
+    """Play a whole video that was just encoded, and say what it is.
+
+    Raises
+    ------
+    BadResult : it isn't as planned, or has anything else about it that no video of ours may have.
+    """
+    facts = probe(path, BadResult)
+    refuse(
+        facts,
+        Planned(width, height, frames, fps),
+        error=BadResult,
+        remedy="Look at the arm's dtype and guidance, and at its model's weights"
+        if facts.frozen or facts.black
+        else "Start again; if it stays so, the disk was full or ffmpeg was killed while it wrote",
+    )
+    return facts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.ground.errors import BadResult
-from fleetcraft.media.encoder import check_ffmpeg, ffmpeg_binary
+from fleetcraft.media.ffmpeg import check_ffmpeg, ffmpeg_binary
 from fleetcraft.scoring.interface import Pair
 
 _ALL = re.compile(r"\bSSIM .*\bAll:(\d+\.\d+)")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fleetcraft.ground.errors import PurgedScratch
 from fleetcraft.ground.records import Record
-from fleetcraft.media.encoder import check_ffmpeg, check_video, encode
+from fleetcraft.media.encoder import check_video, encode
+from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.frames import read_frames
 from fleetcraft.media.presets import EncoderSettings
 from fleetcraft.stages.job import Job
@@ -30,13 +31,13 @@ def run(job: Job) -> None:
                 raise PurgedScratch(
                     "the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew"
                 )
-            timer = Stopwatch()
+            timer, found = Stopwatch(), Record()
 
-            def write(path: Path, frames: Path = frames, timer: Stopwatch = timer) -> None:
+            def write(path: Path, frames: Path = frames, timer: Stopwatch = timer, found: Record = found) -> None:
                 with timer.phase("encode"):
                     encode(path, read_frames(frames), width, height, fps, settings)
                 with timer.phase("check"):
-                    check_video(path, width, height, frame_count, fps)
+                    found.update(check_video(path, width, height, frame_count, fps).as_json())
 
             record = {
                 "sample": sample["sample"],
@@ -44,6 +45,7 @@ def run(job: Job) -> None:
                 "seed": sample["seed"],
                 "shape": [frame_count, height, width, 3],
                 "fps": fps,
+                "probe": found,
                 "encoder": settings.as_json(),
                 "seconds": timer.seconds,
                 "peaks": peaks(),
