@@ -24,7 +24,7 @@ from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
 from fleetcraft.pipelines.numerics import to_uint8
 
-FULL = DenoiseSettings("float32", 4, 5.0, "", None, width=64, height=32, frames=9, fps=8)
+FULL = DenoiseSettings("float32", 4, 5.0, "", None, None, width=64, height=32, frames=9, fps=8)
 CACHED = dataclasses.replace(FULL, cache={"type": "first_block", "threshold": 0.9})
 PROMPTS = ["a red bicycle", "a blue boat on a lake"]
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -49,17 +49,17 @@ def test_a_tiny_model_is_the_same_bytes_for_the_same_seed(family: str, tiny: Pat
 def test_a_sample_does_not_depend_on_what_came_before_it(family: str, tiny: Path, settings: DenoiseSettings) -> None:
     load = FAMILIES[family].load().load_denoiser
     one_way, other_way, alone = load(tiny, settings, "cpu"), load(tiny, settings, "cpu"), load(tiny, settings, "cpu")
-    forward = [one_way.denoise(prompt, 3)[0] for prompt in PROMPTS]
-    backward = [other_way.denoise(prompt, 3)[0] for prompt in reversed(PROMPTS)][::-1]
+    forward = [one_way.denoise([prompt], [3])[0] for prompt in PROMPTS]
+    backward = [other_way.denoise([prompt], [3])[0] for prompt in reversed(PROMPTS)][::-1]
     assert all(torch.equal(a, b) for a, b in zip(forward, backward, strict=True))
-    assert torch.equal(alone.denoise(PROMPTS[1], 3)[0], forward[1])
+    assert torch.equal(alone.denoise([PROMPTS[1]], [3])[0], forward[1])
 
 
 def test_a_failure_in_the_middle_of_a_sample_leaves_no_state(
     family: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = FAMILIES[family].load().load_denoiser
-    expected = load(tiny, CACHED, "cpu").denoise(PROMPTS[1], 3)
+    expected = load(tiny, CACHED, "cpu").denoise([PROMPTS[1]], [3])
     denoiser = load(tiny, CACHED, "cpu")
     scheduler = denoiser.pipeline.scheduler  # type: ignore[attr-defined]
     step, calls = scheduler.step, 0
@@ -73,36 +73,38 @@ def test_a_failure_in_the_middle_of_a_sample_leaves_no_state(
 
     monkeypatch.setattr(scheduler, "step", failing)
     with pytest.raises(RuntimeError, match="killed in the middle"):
-        denoiser.denoise(PROMPTS[0], 3)
+        denoiser.denoise([PROMPTS[0]], [3])
     monkeypatch.undo()
-    latents, work = denoiser.denoise(PROMPTS[1], 3)
+    latents, work = denoiser.denoise([PROMPTS[1]], [3])
     assert torch.equal(latents, expected[0])
     assert work == expected[1]
 
 
 def test_prompt_and_seed_both_decide_the_latents(family: str, tiny: Path) -> None:
     denoiser = FAMILIES[family].load().load_denoiser(tiny, FULL, "cpu")
-    base = denoiser.denoise(PROMPTS[0], 0)[0]
+    (base,), _ = denoiser.denoise([PROMPTS[0]], [0])
     assert base.shape == FAMILIES[family].geometry.latent_shape(64, 32, 9)
-    assert not torch.equal(base, denoiser.denoise(PROMPTS[0], 1)[0])
-    assert not torch.equal(base, denoiser.denoise(PROMPTS[1], 0)[0])
+    assert not torch.equal(base, denoiser.denoise([PROMPTS[0]], [1])[0][0])
+    assert not torch.equal(base, denoiser.denoise([PROMPTS[1]], [0])[0][0])
 
 
 def test_the_rate_decides_the_latents_of_those_families_that_are_paced(family: str, tiny: Path) -> None:
     load = FAMILIES[family].load().load_denoiser
-    slow, fast = (load(tiny, dataclasses.replace(FULL, fps=fps), "cpu").denoise(PROMPTS[0], 0)[0] for fps in (8, 24))
+    slow, fast = (
+        load(tiny, dataclasses.replace(FULL, fps=fps), "cpu").denoise([PROMPTS[0]], [0])[0] for fps in (8, 24)
+    )
     assert torch.equal(slow, fast) != FAMILIES[family].paced
 
 
 def test_guidance_decides_the_latents(family: str, tiny: Path) -> None:
     load = FAMILIES[family].load().load_denoiser
     weak, strong = (load(tiny, dataclasses.replace(FULL, guidance=scale), "cpu") for scale in (2.0, 5.0))
-    assert not torch.equal(weak.denoise(PROMPTS[0], 0)[0], strong.denoise(PROMPTS[0], 0)[0])
+    assert not torch.equal(weak.denoise([PROMPTS[0]], [0])[0], strong.denoise([PROMPTS[0]], [0])[0])
 
 
 def test_caching_skips_blocks_and_full_compute_skips_none(family: str, tiny: Path) -> None:
     load = FAMILIES[family].load().load_denoiser
-    full, cached = (load(tiny, settings, "cpu").denoise(PROMPTS[0], 0) for settings in (FULL, CACHED))
+    full, cached = (load(tiny, settings, "cpu").denoise([PROMPTS[0]], [0]) for settings in (FULL, CACHED))
     forwards = FULL.steps * (2 if FAMILIES[family].guidance == "two forwards" else 1)
     assert full[1].forwards == cached[1].forwards == forwards
     assert full[1].blocks_computed == full[1].blocks_possible == 4 * forwards
@@ -120,7 +122,7 @@ def test_a_cache_that_finds_nothing_to_hook_is_refused(
 
 
 def test_latents_carry_no_autograd_graph(family: str, tiny: Path) -> None:
-    latents, _ = FAMILIES[family].load().load_denoiser(tiny, FULL, "cpu").denoise(PROMPTS[0], 0)
+    latents, _ = FAMILIES[family].load().load_denoiser(tiny, FULL, "cpu").denoise([PROMPTS[0]], [0])
     assert latents.grad_fn is None
     assert latents.is_inference()
 
@@ -131,7 +133,7 @@ def test_latents_carry_no_autograd_graph(family: str, tiny: Path) -> None:
 def decoded(family: str, model: Path, settings: DenoiseSettings, seed: int = 7) -> list[NDArray[np.uint8]]:
     """The chunks of one video, denoised and decoded by parts that know nothing of each other."""
     module = FAMILIES[family].load()
-    latents, _ = module.load_denoiser(model, settings, "cpu").denoise(PROMPTS[0], seed)
+    (latents,), _ = module.load_denoiser(model, settings, "cpu").denoise([PROMPTS[0]], [seed])
     return list(module.load_decoder(model, "cpu").decode(latents))
 
 
@@ -171,7 +173,7 @@ def test_decoding_apart_and_in_chunks_is_bit_equal_to_the_pipeline_s_own(family:
 
 def test_decoding_in_a_second_process_gives_the_same_bytes(family: str, tiny: Path, tmp_path: Path) -> None:
     module = FAMILIES[family].load()
-    latents, _ = module.load_denoiser(tiny, FULL, "cpu").denoise(PROMPTS[0], 7)
+    (latents,), _ = module.load_denoiser(tiny, FULL, "cpu").denoise([PROMPTS[0]], [7])
     save_file({"latents": latents.clone()}, tmp_path / "latents.safetensors")
     code = f"""
 import sys, numpy, safetensors.torch
@@ -263,7 +265,7 @@ def test_cogvideox_1_5_drops_the_frames_that_it_pads_in_front(tmp_path: Path) ->
         use_rotary_positional_embeddings=True,
     )
     model = replaced("cogvideox", tmp_path / "model", "transformer", transformer)
-    latents, _ = FAMILIES["cogvideox"].load().load_denoiser(model, FULL, "cpu").denoise(PROMPTS[0], 7)
+    (latents,), _ = FAMILIES["cogvideox"].load().load_denoiser(model, FULL, "cpu").denoise([PROMPTS[0]], [7])
     assert latents.shape == (16, 3, 4, 8), "three of four latent frames"
     assert np.array_equal(
         np.concatenate(decoded("cogvideox", model, FULL)), decoded_by_the_pipeline("cogvideox", model, FULL)
@@ -321,7 +323,7 @@ def test_a_tokenizer_without_its_vocabulary_is_refused(family: str, tiny: Path, 
     file.write_text(json.dumps(tokenizer))
     denoiser = FAMILIES[family].load().load_denoiser(broken, FULL, "cpu")
     with pytest.raises(MissingWeights, match="nothing but unknown tokens"):
-        denoiser.denoise(PROMPTS[0], 0)
+        denoiser.denoise([PROMPTS[0]], [0])
 
 
 def test_pixels_are_rounded_to_nearest_and_clamped() -> None:

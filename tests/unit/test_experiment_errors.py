@@ -47,6 +47,11 @@ MISTAKES = [
     ("odd width", "video.width", 33, ["'video.width'", "even", "use 32 or 34", "found 33"]),
     ("width off the VAE's grid", "video.width", 40, ["'video.width'", "no multiple of 16", "use 32 or 48"]),
     ("frames that the VAE can't express", "video.frames", 6, ["'video.frames'", "use 5 or 9", "family wan"]),
+    ("attention that no CPU has", "arms.full.attention", "cudnn", ["'arms.full.attention'", "CPU has no 'cudnn'"]),
+    ("an unknown kernel", "arms.full.attention", "flash3", ["'arms.full.attention'", "'math', 'flash'"]),
+    ("an empty batch", "arms.full.batch", 0, ["'arms.full.batch'", "greater than or equal to 1"]),
+    ("a batch that shares a cache", "arms.cached.batch", 2, ["'arms.cached.batch'", "one decision for all samples"]),
+    ("a batch that no shard fills", "arms.full.batch", 5, ["'arms.full.batch'", "at most 4 samples", "shard_size"]),
     ("both tiny and a path", "models.tiny.source.path", "/models", ["'models.tiny.source'", "either"]),
     ("neither suite nor file", "prompts", {"limit": 2}, ["'prompts'", "either"]),
     (

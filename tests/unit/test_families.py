@@ -76,6 +76,32 @@ def test_what_a_family_would_round_or_ignore_in_silence_is_refused(
     assert f"'{key}'" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("family", "kernel", "dtype", "said"),
+    [
+        ("wan", "flash", "bfloat16", None),
+        ("wan", "cudnn", "float16", None),
+        ("wan", "efficient", "float32", None),
+        ("ltx", "efficient", "bfloat16", None),
+        ("hunyuan_video", "math", "float32", None),
+        ("wan", "flash", "float32", "'flash' computes in bfloat16 and float16 on a GPU"),
+        ("cogvideox", "cudnn", "float32", "'cudnn' computes in bfloat16 and float16 on a GPU"),
+        ("ltx", "flash", "bfloat16", "transformer of ltx masks its attention"),
+        ("hunyuan_video", "flash", "float16", "transformer of hunyuan_video masks its attention"),
+    ],
+)
+def test_attention_that_a_gpu_can_not_compute_is_refused_before_one_is_asked_for(
+    of_family: Callable[[str], dict[str, Any]], write: Write, family: str, kernel: str, dtype: str, said: str | None
+) -> None:
+    document = changed(changed(of_family(family), "stack.device", "cuda"), "arms.full.dtype", dtype)
+    file = write(changed(document, "arms.full.attention", kernel))
+    if said is None:
+        plan_of_file(file)
+        return
+    with pytest.raises(FleetcraftError, match=rf"'arms\.full\.attention'.*{said}"):
+        plan_of_file(file)
+
+
 def test_the_same_experiment_with_another_family_shares_no_sample(
     of_family: Callable[[str], dict[str, Any]], plan_of: PlanOf
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from experiments import changed
 
-from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.plan import Plan, sample_id
+from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.paths import Paths
 
 PlanOf = Callable[[dict[str, Any]], Plan]
@@ -46,6 +47,8 @@ def test_a_plan_has_every_arm_prompt_and_seed_once(small: dict[str, Any], plan_o
         ("arms.full.dtype", "bfloat16"),
         ("arms.full.negative_prompt", "blurry"),
         ("arms.full.cache", {"type": "first_block", "threshold": 0.9}),
+        ("arms.full.attention", "math"),
+        ("arms.full.batch", 2),
     ],
 )
 def test_what_decides_an_arm_s_pixels_changes_that_arm_s_keys_alone(
@@ -139,18 +142,47 @@ def test_the_plan_of_thirty_thousand_samples_is_made_without_enumerating_them(
 
 
 def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[str, Any], plan_of: PlanOf) -> None:
-    from fleetcraft.experiment.plan import sample_id
-    from fleetcraft.ground.digests import key_of
-
     plan = plan_of(small)
     document = plan.document()
     recomputed = {
-        sample_id(key_of(condition), prompt["text"], seed)
+        sample_id(key_of(condition), prompt["text"], seed, condition["batch"], 0)
         for condition in document["conditions"].values()
         for prompt in document["prompts"]
         for seed in document["seeds"]
     }
     assert recomputed == keys(plan)["samples"]
+
+
+def test_a_setting_of_an_arm_that_says_what_is_so_anyway_changes_nothing(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    spelt_out = changed(changed(small, "arms.full.attention", None), "arms.full.batch", 1)
+    assert keys(plan_of(small)) == keys(plan_of(spelt_out))
+
+
+def test_a_batched_sample_s_key_has_its_place_and_so_the_order_of_its_shard(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    """Batches are cut from shards: what moves in its shard to another place of its batch is another sample."""
+    small["seeds"] = [0]
+    batched = changed(small, "arms.full.batch", 2)
+    prompts = Path(batched["prompts"]["file"])
+    before, (shard,) = plan_of(batched), plan_of(batched).shards
+    ids = {
+        text: [sample_id(before._condition_key["full"], text, 0, 2, position) for position in range(4)]
+        for text in prompts.read_text().splitlines()
+    }
+    assert all(found[0] == found[2] != found[1] == found[3] for found in ids.values())
+    for position, sample in enumerate(before.samples("full", shard)):
+        assert sample.sample_id == ids[sample.prompt.text][position]
+    prompts.write_text("\n".join(reversed(prompts.read_text().splitlines())))
+    assert before.samples("full", shard) == plan_of(batched).samples("full", shard), "the order in the file is nothing"
+
+
+def test_pairs_are_compared_whatever_their_batches(small: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(changed(small, "arms.full.batch", 3))
+    for shard in plan.shards:
+        assert [plan.twin(sample) for sample in plan.samples("cached", shard)] == list(plan.samples("full", shard))
 
 
 def test_paths_are_patterns_and_paths_alike() -> None:

@@ -13,8 +13,10 @@ import yaml
 
 from fleetcraft.experiment.plan import STACK_PACKAGES
 from fleetcraft.ground.errors import BadEnvironment, BadInput
-from fleetcraft.ground.toolchain import Toolchain
+from fleetcraft.ground.toolchain import Toolchain, clean_environment
 from fleetcraft.scoring.dimensions import DIMENSIONS
+
+PIXELS = ("DIFFUSERS_ATTN_BACKEND", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "ATEN_CPU_CAPABILITY")
 
 TOOLCHAINS = ["analysis", "diffusion", "vbench"]
 
@@ -25,6 +27,14 @@ def lock(root: Path) -> dict[str, str]:
 
 def test_the_controller_has_the_versions_of_the_analysis_tool_chain(root: Path) -> None:
     assert Toolchain("analysis").pins.items() <= lock(root).items()
+
+
+@pytest.mark.parametrize("name", PIXELS)
+def test_what_a_user_s_shell_says_of_kernels_reaches_no_stage(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "of the user's shell")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert name not in clean_environment()
+    assert clean_environment()["OMP_NUM_THREADS"] == "3"
 
 
 @pytest.mark.parametrize("name", TOOLCHAINS)

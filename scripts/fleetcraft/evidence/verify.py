@@ -14,6 +14,7 @@ from typing import Any
 from fleetcraft.analysis.tables import TABLES, Results, make_tables, read_results
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.plan import sample_id
+from fleetcraft.experiment.shards import Shards
 from fleetcraft.ground.digests import key_of, sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 
@@ -70,16 +71,18 @@ def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
 
 
 def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
+    texts = [prompt["text"] for prompt in plan["prompts"]]
+    shards = Shards(texts, texts, plan["seeds"], plan["experiment"]["shard_size"])
     for arm, condition in plan["conditions"].items():
         condition_key = key_of(condition)
-        for prompt in plan["prompts"]:
-            for seed in plan["seeds"]:
-                about = (arm, prompt["text"], seed)
-                expected = sample_id(condition_key, prompt["text"], seed)
+        for shard in shards.values():
+            for position, (prompt, seed) in enumerate(shard.pairs):
+                about = (arm, prompt, seed)
+                expected = sample_id(condition_key, prompt, seed, condition["batch"], position)
                 for kind in ("latents", "videos"):
                     record = getattr(results, kind).get(about)
                     if record is None:
-                        yield f"incomplete: no {kind} record for arm {arm!r}, prompt {prompt['text']!r}, seed {seed}"
+                        yield f"incomplete: no {kind} record for arm {arm!r}, prompt {prompt!r}, seed {seed}"
                     elif record["sample"] != expected:
                         yield f"mismatched: a {kind} record is of sample {record['sample']}, planned was {expected}"
     for dimension, records in results.scores.items():

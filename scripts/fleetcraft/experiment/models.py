@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from fleetcraft.experiment.arms import Arm
+from fleetcraft.experiment.arms import Arm, attention_problem
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines.families import FAMILIES
@@ -185,12 +185,19 @@ class Experiment(Model):
                     f"@arms.{name}.negative_prompt: guidance is an input of the family {family}'s transformer,"
                     " which leaves no place for a negative prompt; leave it empty"
                 )
+            if (problem := attention_problem(arm, family, self.stack.device)) is not None:
+                raise ValueError(f"@arms.{name}.attention: {problem}; choose another, or leave it to torch")
+            if arm.batch > self.shard_size:
+                raise ValueError(
+                    f"@arms.{name}.batch: batches are cut from shards, and a shard has at most {self.shard_size}"
+                    " samples; raise `shard_size`, best to many times the batch"
+                )
         for name in sorted({arm.model for arm in self.arms.values()}):
-            problem = FAMILIES[self.models[name].family].geometry.problem(
+            misfit = FAMILIES[self.models[name].family].geometry.problem(
                 self.video.width, self.video.height, self.video.frames
             )
-            if problem is not None:
-                key, text = problem
+            if misfit is not None:
+                key, text = misfit
                 raise ValueError(f"@video.{key}: {text} (model {name!r}, family {self.models[name].family})")
         return self
 

@@ -3,7 +3,7 @@
 A key is the digest of everything that decides an artifact's bytes, each stage adding its own settings to the key of
 what it reads:
 
-    sample_id = {condition: {model, arm, sampling, batch, stack}, prompt, seed}
+    sample_id = {condition: {model, arm, sampling, batch, stack}, prompt, seed, place in its batch}
     video     = {sample_id, decode settings, encoder settings with the binary's digest}
     score     = {video, the baseline's video where the dimension compares with it, dimension, versions of the scorer}
 
@@ -36,20 +36,18 @@ STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "
 DETERMINISM = {"deterministic_algorithms": True, "cpu_threads": 1, "tf32": False, "attention": "default"}
 """How the stages that run a model pin what torch would otherwise choose by machine; part of every sample's key."""
 
-BATCH = 1
-"""Samples denoised together. One for all: a batch changes a sample's numbers, so it would be another condition."""
-
 DECODE = {"dtype": "float32", "tiling": False, "slicing": False}
 """How latents become frames. Tiling and slicing would change pixels; what a family can't do without, it adds."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One (arm, prompt, seed)."""
+    """One (arm, prompt, seed). `position` is where its shard has it, the same in every arm."""
 
     arm: str
     prompt: Prompt
     seed: int
+    position: int
     sample_id: str
 
 
@@ -175,15 +173,15 @@ class Plan:
 
     def condition(self, arm: str) -> dict[str, Any]:
         """Everything but prompt and seed that decides the latents of an arm's samples."""
-        settings = self.experiment.arms[arm].model_dump(mode="json")
-        model = self.models[settings.pop("model")]
+        settings = self.experiment.arms[arm]
+        model = self.models[settings.model]
         family, video = FAMILIES[model.family], self.experiment.video
         sampling = {"width": video.width, "height": video.height, "frames": video.frames}
         return {
             "model": model.digest,
-            "arm": settings,
+            "arm": settings.condition(),
             "sampling": sampling | ({"fps": video.fps} if family.paced else {}),
-            "batch": BATCH,
+            "batch": settings.batch,
             "stack": self.stack,
             # Not needed for latents, but a place that only this family's arms have: nobody else's keys change.
             **({"decode": dict(family.decode)} if family.decode else {}),
@@ -212,7 +210,7 @@ class Plan:
 
     def twin(self, sample: Sample) -> Sample:
         """The baseline's sample of the same prompt and seed."""
-        return self._sample(self.baseline, sample.prompt, sample.seed)
+        return self._sample(self.baseline, sample.prompt, sample.seed, sample.position)
 
     # ------------------------------------------------------------------ what a job depends on
     # Snakemake reruns a job when its params change. These digests are those params: each covers exactly what decides
@@ -275,16 +273,26 @@ class Plan:
         return {arm: key_of(self.condition(arm)) for arm in self.arms}
 
     def _make_samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
-        members = self.shards[shard]
-        return tuple(self._sample(arm, prompt, seed) for seed in members.seeds for prompt in members.prompts)
+        return tuple(
+            self._sample(arm, prompt, seed, position)
+            for position, (prompt, seed) in enumerate(self.shards[shard].pairs)
+        )
 
     def _make_members_key(self, arm: str, shard: str) -> str:
         return key_of([sample.sample_id for sample in self.samples(arm, shard)])
 
-    def _sample(self, arm: str, prompt: Prompt, seed: int) -> Sample:
-        return Sample(arm, prompt, seed, sample_id(self._condition_key[arm], prompt.text, seed))
+    def _sample(self, arm: str, prompt: Prompt, seed: int, position: int) -> Sample:
+        batch = self.experiment.arms[arm].batch
+        return Sample(
+            arm, prompt, seed, position, sample_id(self._condition_key[arm], prompt.text, seed, batch, position)
+        )
 
 
-def sample_id(condition_key: str, prompt: str, seed: int) -> str:
-    """The key of one sample; `condition_key` is the key of `Plan.condition`."""
-    return key_of({"condition": condition_key, "prompt": prompt, "seed": seed})
+def sample_id(condition_key: str, prompt: str, seed: int, batch: int, position: int) -> str:
+    """The key of one sample; `condition_key` is the key of `Plan.condition`, `position` is where its shard has it.
+
+    A shard's samples are denoised in batches in their order. The place in a batch decides the last bits of a sample,
+    as the size does, which is in the condition; who the others are does not.
+    """
+    key: dict[str, Any] = {"condition": condition_key, "prompt": prompt, "seed": seed}
+    return key_of(key if batch == 1 else key | {"place": position % batch})

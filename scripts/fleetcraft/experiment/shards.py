@@ -31,6 +31,11 @@ class Shard(Generic[T]):
     def __len__(self) -> int:
         return len(self.prompts) * len(self.seeds)
 
+    @property
+    def pairs(self) -> Iterator[tuple[T, int]]:
+        """All (prompt, seed), in the order in which their samples are made."""
+        return ((prompt, seed) for seed in self.seeds for prompt in self.prompts)
+
 
 class Shards(Mapping[str, Shard[T]]):
     """By name, the groups of at most `size` pairs of `prompts`, whose texts, each once, are `texts`, and `seeds`.

@@ -49,6 +49,10 @@ class FleetcraftError(Exception):
         """The same error, found in `file`; for those who know the key but not the file that it was read from."""
         return type(self)(self.problem, file=file, key=self.key, value=self.value, remedy=self.remedy)
 
+    def below(self, key: str) -> Self:
+        """The same error, its key being one of those below `key`; for those who know what the key is part of."""
+        return type(self)(self.problem, file=self.file, key=f"{key}.{self.key}", value=self.value, remedy=self.remedy)
+
 
 class BadInput(FleetcraftError):
     """The experiment, or a file that it names, can't be used as it is."""

@@ -35,6 +35,21 @@ _IMPORTS = {
 }
 """What must be importable in a tool chain that was just built: it tells of missing system libraries at once."""
 
+_DROPPED = (
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "DIFFUSERS_",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_",
+    "ONEDNN_",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+)
+"""How the names begin of what a stage doesn't take over from the environment it is started in."""
+
 _QUERY = """
 import json, sys
 from importlib import metadata
@@ -162,8 +177,12 @@ class Toolchain:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment variables of a stage: this one's, with only this repository on the path, and offline."""
-    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONHOME", "VIRTUAL_ENV"}}
+    """The environment variables of a stage.
+
+    They are this process's with only this repository on the path, offline, and without those by which a user's shell
+    could decide pixels: which kernels and instructions the libraries choose belongs to the experiment.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
     return kept | {
         "PYTHONPATH": str(SCRIPTS),
         "PYTHONNOUSERSITE": "1",

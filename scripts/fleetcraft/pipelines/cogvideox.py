@@ -84,17 +84,17 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Co
 class CogVideoXDenoiser(PipelineDenoiser):
     """CogVideoX's pipeline without its VAE."""
 
-    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
-        """Latents of one prompt, without the frames that CogVideoX 1.5 pads in front to fill its temporal patches."""
-        latents = self.pipeline(
-            prompt=prompt,
+    def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
+        """Latents without the frames that CogVideoX 1.5 pads in front to fill its temporal patches."""
+        latents: torch.Tensor = self.pipeline(
+            prompt=prompts,
             negative_prompt=self.settings.negative_prompt,
-            generator=generator,
+            generator=generators,
             max_sequence_length=self.pipeline.transformer.config.max_text_seq_length,
             **self.shape,
-        ).frames[0]
+        ).frames
         wanted = (self.settings.frames - 1) // self.pipeline.vae_scale_factor_temporal + 1
-        return latents[len(latents) - wanted :].transpose(0, 1)
+        return latents[:, latents.shape[1] - wanted :].transpose(1, 2)
 
 
 def transformer_inputs(

@@ -11,12 +11,13 @@ from diffusers import FirstBlockCacheConfig
 from diffusers.hooks import HookRegistry
 
 from fleetcraft.ground.errors import BadEnvironment
+from fleetcraft.pipelines.attention import Attention
 from fleetcraft.pipelines.interface import DenoiseSettings, Work
 from fleetcraft.pipelines.loading import refuse_unknown_tokens
 
 
 class PipelineDenoiser(ABC):
-    """A pipeline without its VAE. One sample at a time: a batch would share one caching decision.
+    """A pipeline without its VAE.
 
     Parameters
     ----------
@@ -32,30 +33,37 @@ class PipelineDenoiser(ABC):
         # A cached block returns without calling its attention, so calls of the attention are blocks that really ran.
         # Counted before caching is enabled, which wraps the blocks and not what is in them.
         pipeline.transformer.register_forward_pre_hook(self._count_forward)
+        self._attention = Attention(pipeline.transformer, settings.attention)
         for attention in attentions:
             attention.register_forward_pre_hook(self._count_block)
         if settings.cache is not None:
             enable_cache(pipeline.transformer, settings.cache)
 
     @abstractmethod
-    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
-        """Run the pipeline for one prompt: latents [channels, frames, height, width], on its device, in its dtype."""
+    def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
+        """Run the pipeline once: latents [samples, channels, frames, height, width], on its device, in its dtype."""
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def denoise(self, prompt: str, seed: int) -> tuple[torch.Tensor, Work]:
-        """Latents [channels, frames, height, width] of one sample, float32, on the CPU."""
+    def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
+        """Latents [samples, channels, frames, height, width] of samples that are denoised together; float32, CPU."""
         for name in ("tokenizer", "tokenizer_2"):
             if (tokenizer := getattr(self.pipeline, name, None)) is not None:
-                refuse_unknown_tokens(tokenizer, prompt)
+                for prompt in prompts:
+                    refuse_unknown_tokens(tokenizer, prompt)
         self._forwards = self._blocks = 0
+        self._attention.forget()
         try:
             # On the CPU whatever the device: a CUDA generator draws another stream.
-            latents = self.sample(prompt, [torch.Generator("cpu").manual_seed(seed)])
+            latents = self.sample(list(prompts), [torch.Generator("cpu").manual_seed(seed) for seed in seeds])
+        except RuntimeError as error:
+            if self._attention.refused(error):
+                raise self._attention.refusal("this kernel doesn't take its dtype, shape or mask here") from error
+            raise
         finally:
             if self.settings.cache is not None:
                 # What the last sample left in the cache must not reach the next one, above all after a failure.
                 self.pipeline.transformer._reset_stateful_cache()
-        work = Work(self._forwards, self._blocks, self._forwards * self._layers)
+        work = Work(self._forwards, self._blocks, self._forwards * self._layers, self._attention.kernels)
         return latents.float().cpu().contiguous(), work
 
     @property

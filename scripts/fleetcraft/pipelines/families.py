@@ -29,6 +29,7 @@ class Family:
     guidance : how a step is guided: by two forwards of the transformer, by one forward of a batch of two, or by a
         number that the transformer was trained to take, which leaves no place for a negative prompt.
     text_tokens : what the pipeline pads a prompt to, where the transformer's config doesn't say.
+    masked : its transformer's attention is given masks, which leaves out kernels that take none.
     paced : the transformer is told how many frames a second has, so the rate decides pixels.
     decode : how its latents become frames where that is not what `fleetcraft.experiment.plan.DECODE` says of all.
     """
@@ -40,6 +41,7 @@ class Family:
     recipe: int
     guidance: Literal["two forwards", "batch of two", "embedded"]
     text_tokens: int
+    masked: bool = False
     paced: bool = False
     decode: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,6 +86,7 @@ FAMILIES = {
         recipe=1,
         guidance="batch of two",
         text_tokens=128,
+        masked=True,
         paced=True,
     ),
     "hunyuan_video": Family(
@@ -94,6 +97,7 @@ FAMILIES = {
         recipe=1,
         guidance="embedded",
         text_tokens=256,
+        masked=True,
         decode={"temporal_tiles": {"frames": 16, "stride": 12}},
     ),
 }

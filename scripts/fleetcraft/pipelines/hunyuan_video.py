@@ -118,10 +118,10 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Hu
 class HunyuanVideoDenoiser(PipelineDenoiser):
     """HunyuanVideo's pipeline without its VAE."""
 
-    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
-        """Latents of one prompt. Guidance is an input of the transformer: one forward a step, no negative prompt."""
-        latents: torch.Tensor = self.pipeline(prompt=prompt, generator=generator, **self.shape).frames
-        return latents[0]
+    def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
+        """Latents as the pipeline has them. Guidance is an input of the transformer: one forward a step."""
+        latents: torch.Tensor = self.pipeline(prompt=prompts, generator=generators, **self.shape).frames
+        return latents
 
 
 def transformer_inputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ class DenoiseSettings:
     guidance: float
     negative_prompt: str
     cache: dict[str, Any] | None
+    attention: str | None
     width: int
     height: int
     frames: int
@@ -30,22 +31,28 @@ class DenoiseSettings:
 
 @dataclass(frozen=True)
 class Work:
-    """What the transformer really did for one sample.
+    """What the transformer really did for the samples that were denoised together.
 
     forwards : calls of the transformer (two a step under classifier-free guidance in most families).
     blocks_computed, blocks_possible : transformer blocks that ran, and those that would have without caching.
+    attention : the kernels that computed its attention in the first forward, by their names in an arm.
     """
 
     forwards: int
     blocks_computed: int
     blocks_possible: int
+    attention: tuple[str, ...]
 
 
 class Denoiser(Protocol):
     """A loaded pipeline without its decoder."""
 
-    def denoise(self, prompt: str, seed: int) -> tuple[torch.Tensor, Work]:
-        """Latents [channels, frames, height, width] of one sample, on the CPU, from a generator of its own."""
+    def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
+        """Latents [samples, channels, frames, height, width] on the CPU, each sample's from a generator of its own.
+
+        They depend on how many samples are denoised together and on their order, by some last bits, and not on who
+        the others are.
+        """
         ...
 
 

@@ -88,14 +88,14 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> LT
 class LTXDenoiser(PipelineDenoiser):
     """LTX's pipeline without its VAE."""
 
-    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
-        """Latents of one prompt, unpacked from the transformer's sequence of tokens."""
+    def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
+        """Latents unpacked from the transformer's sequence of tokens."""
         pipeline, settings = self.pipeline, self.settings
         packed = pipeline(
-            prompt=prompt,
+            prompt=prompts,
             negative_prompt=settings.negative_prompt,
             frame_rate=settings.fps,
-            generator=generator,
+            generator=generators,
             **self.shape,
         ).frames
         latents: torch.Tensor = pipeline._unpack_latents(
@@ -106,7 +106,7 @@ class LTXDenoiser(PipelineDenoiser):
             pipeline.transformer_spatial_patch_size,
             pipeline.transformer_temporal_patch_size,
         )
-        return latents[0]
+        return latents
 
 
 def transformer_inputs(

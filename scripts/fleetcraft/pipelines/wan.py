@@ -79,12 +79,12 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Wa
 class WanDenoiser(PipelineDenoiser):
     """Wan's pipeline without its VAE."""
 
-    def sample(self, prompt: str, generator: list[torch.Generator]) -> torch.Tensor:
-        """Latents of one prompt, as the pipeline has them."""
-        answer = self.pipeline(
-            prompt=prompt, negative_prompt=self.settings.negative_prompt, generator=generator, **self.shape
-        )
-        return answer.frames[0]
+    def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
+        """Latents as the pipeline has them."""
+        latents: torch.Tensor = self.pipeline(
+            prompt=prompts, negative_prompt=self.settings.negative_prompt, generator=generators, **self.shape
+        ).frames
+        return latents
 
 
 def transformer_inputs(

@@ -40,7 +40,7 @@ def _models(plan: Plan, model: str) -> Job:
 
 def _generate(plan: Plan, arm: str, shard: str) -> Job:
     settings = plan.experiment.arms[arm].model_dump(mode="json")
-    model, video = settings.pop("model"), plan.experiment.video
+    model, batch, video = settings.pop("model"), settings.pop("batch"), plan.experiment.video
     return Job(
         "generate",
         "diffusion",
@@ -51,6 +51,7 @@ def _generate(plan: Plan, arm: str, shard: str) -> Job:
         settings={
             **_model_settings(plan, model),
             "shape": plan.latent_shape[model],
+            "batch": batch,
             "denoise": {
                 **settings,
                 "width": video.width,

@@ -1,14 +1,15 @@
-"""Stage generate: denoise prompts to latents."""
+"""Stage generate: denoise prompts to latents, batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.errors import BadResult, FleetcraftError
 from fleetcraft.ground.records import Record
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
@@ -32,7 +33,7 @@ def run(job: Job) -> None:
 
         settings, watch = job.settings, Stopwatch()
         numerics.pin(settings["device"])
-        with watch.phase("load"):
+        with watch.phase("load"), _of_arm(job):
             denoiser = (
                 FAMILIES[settings["family"]]
                 .load()
@@ -40,25 +41,58 @@ def run(job: Job) -> None:
                     Path(settings["model_directory"]), DenoiseSettings(**settings["denoise"]), settings["device"]
                 )
             )
-        for sample in samples:
+        for batch, places in _batches(job, samples):
             timer = Stopwatch()
-            with timer.phase("denoise"):
-                latents, work = denoiser.denoise(sample["prompt"], sample["seed"])
-            _check(latents, tuple(settings["shape"]), sample)
-            record = {
-                "sample": sample["sample"],
-                "prompt": sample["prompt"],
-                "seed": sample["seed"],
-                "shape": list(latents.shape),
-                "dtype": str(latents.dtype).removeprefix("torch."),
-                "work": asdict(work),
-                "seconds": {**watch.seconds, **timer.seconds},
-                "peaks": peaks(),
-                "made": provenance(job.packages),
-            }
-            yield store.commit("latents", sample["sample"], record, partial(_save, latents, sample["sample"]))
+            with timer.phase("denoise"), _of_arm(job):
+                latents, work = denoiser.denoise(
+                    [sample["prompt"] for sample in batch], [sample["seed"] for sample in batch]
+                )
+            for place in places:
+                _check(latents[place], tuple(settings["shape"]), batch[place])
+            for place in places:
+                sample, one = batch[place], latents[place]
+                record = {
+                    "sample": sample["sample"],
+                    "prompt": sample["prompt"],
+                    "seed": sample["seed"],
+                    "shape": list(one.shape),
+                    "dtype": str(one.dtype).removeprefix("torch."),
+                    "batch": {"size": len(batch), "place": place},
+                    "work": asdict(work),
+                    # A batch's time is shared by what it made, so that sums over records are the time that it took.
+                    "seconds": {**watch.seconds, "denoise": round(timer.seconds["denoise"] / len(places), 6)},
+                    "peaks": peaks(),
+                    "made": provenance(job.packages),
+                }
+                yield store.commit("latents", sample["sample"], record, partial(_save, one, sample["sample"]))
 
     fill(job, "latents", "sample", make)
+
+
+def _batches(job: Job, lacking: list[Sample]) -> Iterator[tuple[list[Sample], list[int]]]:
+    """The batches that have something to make, with the places of what is to be made in them.
+
+    A sample's last bits depend on the size of its batch and its place there, so a batch is always the same one and
+    always full: members that are in the store already are denoised again, and the last member of a shard is repeated
+    until its batch is full. Neither is committed.
+    """
+    size, keys = job.settings["batch"], {sample["sample"] for sample in lacking}
+    for start in range(0, len(job.samples), size):
+        members = list(job.samples[start : start + size])
+        places = [place for place, sample in enumerate(members) if sample["sample"] in keys]
+        if places:
+            yield members + [members[-1]] * (size - len(members)), places
+
+
+@contextmanager
+def _of_arm(job: Job) -> Iterator[None]:
+    """Errors about a setting name its key in the experiment."""
+    try:
+        yield
+    except FleetcraftError as error:
+        if error.key not in job.settings["denoise"]:
+            raise
+        raise error.below(f"arms.{job.samples[0]['arm']}") from error
 
 
 def _check(latents: torch.Tensor, shape: tuple[int, ...], sample: Sample) -> None:
