@@ -49,11 +49,11 @@ def test_the_closed_forms_are_the_count(name: str) -> None:
 
 def test_a_forward_of_the_pipeline_does_what_was_counted(family: str, tiny: Path) -> None:
     """A real sample on the CPU; with the math backend, where the counter sees attention."""
-    settings = DenoiseSettings("float32", 2, 5.0, "", None, *SHAPE, fps=8)
+    settings = DenoiseSettings("float32", 2, 5.0, "", None, None, *SHAPE, fps=8)
     denoiser = FAMILIES[family].load().load_denoiser(tiny, settings, "cpu")
     transformer = denoiser.pipeline.transformer  # type: ignore[attr-defined]
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        _, work = denoiser.denoise("a red bicycle", 0)
+        _, work = denoiser.denoise(["a red bicycle"], [0])
     flops = sum(counter.get_flop_counts()[type(transformer).__name__].values())
     batch = 2 if FAMILIES[family].guidance == "batch of two" else 1
     assert flops == work.forwards * forward_flops(family, transformer.config, *SHAPE, batch=batch).total
@@ -81,7 +81,7 @@ def parents(name: str) -> list[str]:
 
 
 def test_a_cache_that_is_on_changes_no_count(family: str, tiny: Path) -> None:
-    settings = DenoiseSettings("float32", 2, 5.0, "", None, *SHAPE, fps=8)
+    settings = DenoiseSettings("float32", 2, 5.0, "", None, None, *SHAPE, fps=8)
     transformer = FAMILIES[family].load().load_denoiser(tiny, settings, "cpu").pipeline.transformer  # type: ignore[attr-defined]
     before = forward_flops(family, transformer.config, *SHAPE)
     transformer.enable_cache(FirstBlockCacheConfig(threshold=0.9))
