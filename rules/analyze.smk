@@ -21,6 +21,12 @@ rule tables:
             category="Tables",
             labels={"table": "differences to the baseline"},
         ),
+        encoders=report(
+            PATHS.table("encoders"),
+            caption="../resources/report/encoders.rst",
+            category="Tables",
+            labels={"table": "encoders of the videos"},
+        ),
         compute=report(
             PATHS.table("compute"),
             caption="../resources/report/compute.rst",

@@ -1,5 +1,6 @@
 # The plan of the campaign, and the functions that connect its stages; from the configuration alone.
 
+import re
 import sys
 from pathlib import Path
 
@@ -37,7 +38,7 @@ wildcard_constraints:
 
 def model_of_arm(wildcards):
     """The record of the arm's model."""
-    return PATHS.model(PLAN.experiment.arms[wildcards.arm].model)
+    return PATHS.model(PLAN.experiment.generated[wildcards.arm].model)
 
 
 # Whatever grows with the campaign is a function: a job that is run by itself then doesn't pay for the others.
@@ -85,8 +86,8 @@ def generate_digest(wildcards):
     return PLAN.generate_digest(wildcards.arm, wildcards.shard)
 
 
-def encode_digest(wildcards):
-    return PLAN.encode_digest(wildcards.arm, wildcards.shard)
+def videos_digest(wildcards):
+    return PLAN.videos_digest(wildcards.arm, wildcards.shard)
 
 
 def score_digest(wildcards):
@@ -100,6 +101,11 @@ def model_digest(wildcards):
 def score_conda(wildcards):
     """The definition of the tool chain that computes a dimension."""
     return f"../envs/{DIMENSIONS[wildcards.dimension].toolchain}.yaml"
+
+
+def one_of(arms):
+    """What the wildcard of an arm may be in a rule that is for some arms alone; for none, it matches nothing."""
+    return "|".join(map(re.escape, arms)) or "(?!)"
 
 
 def show_summary():

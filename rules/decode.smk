@@ -22,7 +22,7 @@ rule decode:
         runtime=120,
     params:
         # The encoder's settings too: which frames are wanted depends on which videos are there.
-        digest=encode_digest,
+        digest=videos_digest,
     message:
         "Decode {wildcards.arm} {wildcards.shard}"
     script:

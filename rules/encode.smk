@@ -11,6 +11,8 @@ rule encode:
         PATHS.log("encode", "{arm}", "{shard}"),
     benchmark:
         PATHS.benchmark("encode", "{arm}", "{shard}")
+    wildcard_constraints:
+        arm=one_of(PLAN.experiment.generated),
     conda:
         "../envs/diffusion.yaml"
     threads: 1
@@ -19,7 +21,7 @@ rule encode:
         mem_mb=1000,
         runtime=60,
     params:
-        digest=encode_digest,
+        digest=videos_digest,
     message:
         "Encode {wildcards.arm} {wildcards.shard}"
     script:

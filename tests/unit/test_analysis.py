@@ -13,6 +13,7 @@ from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, make_tables
 from fleetcraft.ground.errors import BadResult, Damaged
 
+OURS = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
 PROMPTS, SEEDS, ARMS = ["b", "a", "c"], [0, 1], ["full", "fast"]
 
 
@@ -31,7 +32,7 @@ def results(score: dict[tuple[str, str, int], float]) -> Results:
         made.add(
             [
                 {"kind": "latents", "work": work, **about},
-                {"kind": "videos", "sha256": "0" * 64, "key": "k", **about},
+                {"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 1000 + seed, "encoder": OURS, **about},
                 {"kind": "scores", "dimension": "flicker", "video": "k", "value": score[arm, prompt, seed], **about},
             ]
         )
@@ -57,6 +58,22 @@ def test_an_arm_whose_cache_saved_nothing_is_no_row_in_a_table() -> None:
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_encoders_are_told_apart_and_a_foreign_one_is_not_known() -> None:
+    made = results(scores(0.0))
+    for arm, prompt, seed in list(made.videos):
+        if arm == "fast":
+            del made.videos[arm, prompt, seed]
+            about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": "s"}
+            foreign = {"foreign": {"codec": "h264", "pixel_format": "yuv420p"}}
+            made.add([{"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 7, "encoder": foreign, **about}])
+    full, fast = rows(make_tables(made)["encoders"])
+    assert full == {
+        **{"arm": "full", "encoder": "libx264 yuv420p", "settings": "crf 18"},
+        **{"videos": "6", "mean_bytes": "1000"},
+    }
+    assert (fast["encoder"], fast["settings"], fast["videos"]) == ("h264 yuv420p", "unknown", "6")
 
 
 def test_a_constant_difference_is_found_exactly_although_scores_vary() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from experiments import changed
 
-from fleetcraft.experiment.plan import Plan, sample_id
-from fleetcraft.ground.digests import key_of
+from fleetcraft.experiment.conditions import condition_of
+from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
 
 PlanOf = Callable[[dict[str, Any]], Plan]
@@ -145,7 +145,7 @@ def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[st
     plan = plan_of(small)
     document = plan.document()
     recomputed = {
-        sample_id(key_of(condition), prompt["text"], seed, condition["batch"], 0)
+        condition_of(condition).sample_id(prompt["text"], seed, 0)
         for condition in document["conditions"].values()
         for prompt in document["prompts"]
         for seed in document["seeds"]
@@ -169,7 +169,7 @@ def test_a_batched_sample_s_key_has_its_place_and_so_the_order_of_its_shard(
     prompts = Path(batched["prompts"]["file"])
     before, (shard,) = plan_of(batched), plan_of(batched).shards
     ids = {
-        text: [sample_id(before._condition_key["full"], text, 0, 2, position) for position in range(4)]
+        text: [before.conditions["full"].sample_id(text, 0, position) for position in range(4)]
         for text in prompts.read_text().splitlines()
     }
     assert all(found[0] == found[2] != found[1] == found[3] for found in ids.values())

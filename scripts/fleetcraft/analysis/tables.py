@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,13 @@ from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.ground.errors import BadResult, Damaged
 from fleetcraft.ground.records import Record, iterate_records
 
-TABLES = ("scores", "paired", "compute", "samples")
+TABLES = ("scores", "paired", "encoders", "compute", "samples")
 
-
-_KEPT = {"latents": ("sample", "work"), "videos": ("sample", "key", "sha256"), "scores": ("sample", "video", "value")}
+_KEPT = {
+    "latents": ("sample", "work"),
+    "videos": ("sample", "key", "sha256", "bytes", "encoder"),
+    "scores": ("sample", "video", "value"),
+}
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
 
 
@@ -45,6 +49,8 @@ class Results:
                     remedy="Delete the manifests of this arm and start again",
                 )
             place[about] = {name: record[name] for name in _KEPT[kind]}
+            if kind == "videos":
+                place[about]["encoder"] = _encoder(record["encoder"])
 
     @property
     def arms(self) -> list[str]:
@@ -78,6 +84,7 @@ def make_tables(results: Results) -> dict[str, str]:
     return {
         "scores": _scores(results),
         "paired": _paired(results),
+        "encoders": _encoders(results),
         "compute": _compute(results),
         "samples": _samples(results),
     }
@@ -104,6 +111,22 @@ def _paired(results: Results) -> str:
                 interval = _interval(mean_over_prompts(by_prompt(differences)))
                 rows.append([arm, baseline, dimension, len(differences), *interval])
     return _csv(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
+
+
+def _encoders(results: Results) -> str:
+    """What encoded the videos of each arm, which by itself makes a difference to scores.
+
+    Of a foreign video only what it became is known, not the settings that decided it.
+    """
+    sizes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for (arm, _, _), record in results.videos.items():
+        sizes[arm, *record["encoder"]].append(record["bytes"])
+    order = {arm: number for number, arm in enumerate(results.arms)}
+    rows = [
+        [*about, len(found), round(sum(found) / len(found))]
+        for about, found in sorted(sizes.items(), key=lambda item: (order[item[0][0]], item[0][1:]))
+    ]
+    return _csv(["arm", "encoder", "settings", "videos", "mean_bytes"], rows)
 
 
 def _compute(results: Results) -> str:
@@ -154,6 +177,13 @@ def _samples(results: Results) -> str:
                     + ["" if score is None else _number(score["value"]) for score in scores]
                 )
     return _csv(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
+
+
+def _encoder(encoder: dict[str, Any]) -> tuple[str, str]:
+    """Encoder and settings, in a few words that all videos share which were encoded alike."""
+    facts = encoder.get("foreign", encoder)
+    settings = "unknown" if "foreign" in encoder else f"crf {encoder['crf']}"
+    return sys.intern(f"{facts['codec']} {facts['pixel_format']}"), sys.intern(settings)
 
 
 def by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:

@@ -44,6 +44,7 @@ def plan_text(plan: Plan) -> str:
         f"{plan.experiment.name}: {plan.sample_count:,} samples = "
         f"{len(plan.arms)} arms × {len(plan.prompts):,} prompts × {seeds} seeds",
         f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
+        *_foreign_lines(plan),
         f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
         f"  shards   {len(sizes):,} an arm, of {min(sizes)} to {max(sizes)} samples",
         f"  scores   {', '.join(plan.dimensions)}",
@@ -61,6 +62,19 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def _foreign_lines(plan: Plan) -> list[str]:
+    """What of the arms exists already, and that their encoders are others."""
+    lines = []
+    for arm, videos in plan.foreign.items():
+        lines.append(f"  {arm:<8} {len(videos.files):,} existing videos, as they are, of {videos.directory}")
+        if videos.unused:
+            shown = ", ".join(videos.unused[:3]) + (", …" if len(videos.unused) > 3 else "")
+            lines.append(f"  {'':<8} {len(videos.unused):,} others there are not of this experiment: {shown}")
+    if lines and len(plan.arms) > 1:
+        lines.append(f"  {'':<8} how they were encoded is unknown: differences to other arms include the encoders'")
+    return lines
+
+
 def _store_lines(plan: Plan) -> list[str]:
     from fleetcraft.store.store import Store
 
@@ -70,9 +84,9 @@ def _store_lines(plan: Plan) -> list[str]:
     found = dict.fromkeys(present, 0)
     for sample in plan.all_samples():
         keys = {"latents": sample.sample_id, "videos": plan.video_key(sample)}
-        for kind, key in keys.items():
+        for kind in plan.conditions[sample.arm].kinds:
             wanted[kind] += 1
-            found[kind] += key in present[kind]
+            found[kind] += keys[kind] in present[kind]
     for arm in plan.arms:
         for dimension in plan.dimensions:
             for shard in plan.scored_shards(arm, dimension):
@@ -86,9 +100,9 @@ def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
     video = plan.experiment.video
     pixels = video.width * video.height * video.frames
     per_arm = len(plan.prompts) * len(plan.experiment.seeds)
-    latents = sum(prod(plan.latent_shape[arm.model]) * 4 * per_arm for arm in plan.experiment.arms.values())
+    latents = sum(prod(plan.latent_shape[arm.model]) * 4 * per_arm for arm in plan.experiment.generated.values())
     videos = pixels * _VIDEO_BYTES_PER_PIXEL * plan.sample_count
-    frames = pixels * 3 * largest_shard
+    frames = pixels * 3 * largest_shard if plan.experiment.generated else 0
     records = _RECORD_BYTES * plan.sample_count * (2 + len(plan.dimensions))
     lines = []
     for root, path, size, what in (
@@ -103,7 +117,8 @@ def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
         existing = next(parent for parent in (Path(path).absolute(), *Path(path).absolute().parents) if parent.exists())
         free = shutil.disk_usage(existing).free
         lines.append(f"  {root:<9}{bytes_text(size):>9}   {bytes_text(free)} free at {path} ({what})")
-    lines.append(
-        f"  {'':<9}{bytes_text(frames):>9}   more on scratch for each decode that runs, until its shard is encoded"
-    )
+    if frames:
+        lines.append(
+            f"  {'':<9}{bytes_text(frames):>9}   more on scratch for each decode that runs, until its shard is encoded"
+        )
     return lines

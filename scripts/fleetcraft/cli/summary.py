@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ def summary_text(plan: Plan) -> str:
     compute = {row["arm"]: row for row in _rows(plan, "compute")}
     if not scores:
         return f"{plan.experiment.name}: no tables yet; `snakemake` makes them"
+    videos = Counter(row["arm"] for row in _rows(plan, "samples"))
     table = Table(box=box.SIMPLE_HEAD, title=f"{plan.experiment.name}: mean [95 % interval]", title_justify="left")
     for column in ("arm", "videos", "transformer blocks"):
         table.add_column(column, justify="left" if column == "arm" else "right")
@@ -48,7 +50,8 @@ def summary_text(plan: Plan) -> str:
         if any(row["dimension"] == dimension for row in paired):
             table.add_column(f"Δ to {plan.baseline}", justify="right")
     for arm in plan.arms:
-        cells = [arm, compute[arm]["videos"], f"{float(compute[arm]['share_of_blocks']):.0%}"]
+        blocks = f"{float(compute[arm]['share_of_blocks']):.0%}" if arm in compute else "–"
+        cells = [arm, str(videos[arm]), blocks]
         for dimension in plan.dimensions:
             cells.append(_cell(scores, arm, dimension, "mean", ".4f"))
             if any(row["dimension"] == dimension for row in paired):
@@ -64,8 +67,20 @@ def summary_text(plan: Plan) -> str:
     text = io.StringIO()
     console = Console(file=text, width=160)
     console.print(table)
+    for line in _encoder_note(_rows(plan, "encoders")):
+        console.print(line, highlight=False)
     console.print(places)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def _encoder_note(rows: Sequence[dict[str, str]]) -> list[str]:
+    """A word on encoders, where scores of arms may differ by them."""
+    encoders = {(row["encoder"], row["settings"]) for row in rows}
+    unknown = any(settings == "unknown" for _, settings in encoders)
+    if len({row["arm"] for row in rows}) < 2 or (len(encoders) == 1 and not unknown):
+        return []
+    arms = [f"  {row['arm']}: {row['encoder']}, {row['settings']}" for row in rows]
+    return ["The arms were not all encoded alike, as far as is known: differences include the encoders'.", *arms, ""]
 
 
 def _rows(plan: Plan, table: str) -> list[dict[str, str]]:

@@ -59,10 +59,9 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path]) -> None
 def manifests_of(plan: Plan) -> dict[str, list[Path]]:
     """Kind of record → the manifests that hold them."""
     paths, arms, shards = plan.paths, plan.arms, list(plan.shards)
-    used = sorted({plan.experiment.arms[arm].model for arm in arms})
     return {
-        "models": [Path(paths.model(model)) for model in used],
-        "latents": [Path(paths.latents(arm, shard)) for arm in arms for shard in shards],
+        "models": [Path(paths.model(model)) for model in plan.used_models],
+        "latents": [Path(paths.latents(arm, shard)) for arm in plan.experiment.generated for shard in shards],
         "videos": [Path(paths.videos(arm, shard)) for arm in arms for shard in shards],
         "scores": [
             Path(paths.scores(arm, dimension, shard))

@@ -13,9 +13,9 @@ from typing import Any
 
 from fleetcraft.analysis.tables import TABLES, Results, make_tables, read_results
 from fleetcraft.evidence.archive import MANIFEST
-from fleetcraft.experiment.plan import sample_id
+from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.shards import Shards
-from fleetcraft.ground.digests import key_of, sha256_file
+from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 
 _KINDS = ("latents", "videos", "scores")
@@ -73,13 +73,13 @@ def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
 def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
     texts = [prompt["text"] for prompt in plan["prompts"]]
     shards = Shards(texts, texts, plan["seeds"], plan["experiment"]["shard_size"])
-    for arm, condition in plan["conditions"].items():
-        condition_key = key_of(condition)
+    for arm, document in plan["conditions"].items():
+        condition = condition_of(document)
         for shard in shards.values():
             for position, (prompt, seed) in enumerate(shard.pairs):
                 about = (arm, prompt, seed)
-                expected = sample_id(condition_key, prompt, seed, condition["batch"], position)
-                for kind in ("latents", "videos"):
+                expected = condition.sample_id(prompt, seed, position)
+                for kind in condition.kinds:
                     record = getattr(results, kind).get(about)
                     if record is None:
                         yield f"incomplete: no {kind} record for arm {arm!r}, prompt {prompt!r}, seed {seed}"

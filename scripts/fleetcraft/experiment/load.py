@@ -52,14 +52,14 @@ def place_of(files: Sequence[Path | str], key: str) -> str | None:
 
 
 _PATH_KEYS = {("paths", "scratch"), ("paths", "work"), ("prompts", "file")}
-_SOURCE_KEYS = {"path", "sha256sums"}
+_SOURCE_KEYS = {"path", "sha256sums", "videos", "index"}
 
 
 def _expanded(value: Any, location: tuple[str, ...]) -> Any:
     """`value` with environment variables expanded in the keys that hold paths, and nowhere else."""
     if isinstance(value, Mapping):
         return {key: _expanded(item, (*location, str(key))) for key, item in value.items()}
-    is_path = location in _PATH_KEYS or (location[:1] == ("models",) and location[-1] in _SOURCE_KEYS)
+    is_path = location in _PATH_KEYS or (location[2:3] == ("source",) and location[-1] in _SOURCE_KEYS)
     if not (isinstance(value, str) and is_path):
         return value
 

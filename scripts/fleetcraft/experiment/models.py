@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from fleetcraft.experiment.arms import Arm, attention_problem
+from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, attention_problem
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines.families import FAMILIES
@@ -149,8 +149,8 @@ class Experiment(Model):
     name: Name = Field(description="Names the campaign's directories under scratch and work")
     paths: Roots
     stack: Stack = Stack()
-    models: dict[Name, VideoModel] = Field(min_length=1)
-    arms: dict[Name, Arm] = Field(min_length=1)
+    models: dict[Name, VideoModel] = Field({}, description="The models that the arms name")
+    arms: dict[Name, AnyArm] = Field(min_length=1)
     baseline: str = Field(description="The arm that the others are compared with, pair by pair")
     prompts: Prompts
     seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1, description="One video a prompt and seed")
@@ -158,6 +158,16 @@ class Experiment(Model):
     encoder: Encoder = Encoder()
     scoring: Scoring
     shard_size: int = Field(16, ge=1, le=10_000, description="Samples that one job takes at most")
+
+    @property
+    def generated(self) -> dict[str, Arm]:
+        """The arms whose videos this campaign makes."""
+        return {name: arm for name, arm in self.arms.items() if isinstance(arm, Arm)}
+
+    @property
+    def foreign(self) -> dict[str, ForeignArm]:
+        """The arms whose videos exist already."""
+        return {name: arm for name, arm in self.arms.items() if isinstance(arm, ForeignArm)}
 
     @field_validator("seeds")
     @classmethod
@@ -167,7 +177,7 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _names_resolve(self) -> Experiment:
         # Each message opens with the key it is about: a validator of the whole model has no location of its own.
-        for name, arm in self.arms.items():
+        for name, arm in self.generated.items():
             if arm.model not in self.models:
                 raise ValueError(
                     f"@arms.{name}.model: no model is named {arm.model!r}. {nearest(arm.model, self.models)}"
@@ -178,7 +188,7 @@ class Experiment(Model):
         for name in self.arms:
             if lowered[name.lower()] > 1:
                 raise ValueError(f"@arms.{name}: two arms differ only in case, which some filesystems can't keep apart")
-        for name, arm in self.arms.items():
+        for name, arm in self.generated.items():
             family = self.models[arm.model].family
             if arm.negative_prompt and FAMILIES[family].guidance == "embedded":
                 raise ValueError(
@@ -192,7 +202,7 @@ class Experiment(Model):
                     f"@arms.{name}.batch: batches are cut from shards, and a shard has at most {self.shard_size}"
                     " samples; raise `shard_size`, best to many times the batch"
                 )
-        for name in sorted({arm.model for arm in self.arms.values()}):
+        for name in sorted({arm.model for arm in self.generated.values()}):
             misfit = FAMILIES[self.models[name].family].geometry.problem(
                 self.video.width, self.video.height, self.video.frames
             )

@@ -7,6 +7,9 @@ what it reads:
     video     = {sample_id, decode settings, encoder settings with the binary's digest}
     score     = {video, the baseline's video where the dimension compares with it, dimension, versions of the scorer}
 
+A video that exists already has its file's digest in the place of what would have made it: its condition is
+{file's SHA-256, geometry}, and no setting of ours is added to it.
+
 So nothing stale can be reused, and going back to an old setting finds what it made. The stack holds only what can
 touch pixels: a new linter invalidates nothing.
 """
@@ -18,6 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from fleetcraft.experiment.conditions import Condition, Foreign, Generated
+from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
@@ -72,6 +77,10 @@ class Plan:
             "determinism": DETERMINISM,
         }
         self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
+        self.foreign: dict[str, ForeignVideos] = {
+            name: find_videos(name, arm.source, self.prompts, experiment.seeds)
+            for name, arm in experiment.foreign.items()
+        }
         self.shards: Shards[Prompt] = Shards(
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
@@ -102,15 +111,15 @@ class Plan:
     @property
     def jobs(self) -> dict[str, int]:
         """Rule → how many jobs a campaign from nothing has."""
-        shards = len(self.arms) * len(self.shards)
+        made = len(self.experiment.generated) * len(self.shards)
         scored = sum(len(self.scored_shards(arm, name)) for arm in self.arms for name in self.dimensions)
-        models = len({arm.model for arm in self.experiment.arms.values()})
-        return {
+        counts = {
             "plan": 1,
-            "models": models,
-            "generate": shards,
-            "decode": shards,
-            "encode": shards,
+            "models": len(self.used_models),
+            "generate": made,
+            "decode": made,
+            "encode": made,
+            "ingest": len(self.foreign) * len(self.shards),
             "views": len(self.arms),
             "score": scored,
             "tables": 1,
@@ -118,6 +127,12 @@ class Plan:
             "contact_sheet": len(self.arms),
             "archive": 1,
         }
+        return {rule: count for rule, count in counts.items() if count}
+
+    @property
+    def used_models(self) -> list[str]:
+        """The models that arms name."""
+        return sorted({arm.model for arm in self.experiment.generated.values()})
 
     @property
     def latent_shape(self) -> dict[str, tuple[int, int, int, int]]:
@@ -173,22 +188,32 @@ class Plan:
 
     def condition(self, arm: str) -> dict[str, Any]:
         """Everything but prompt and seed that decides the latents of an arm's samples."""
-        settings = self.experiment.arms[arm]
-        model = self.models[settings.model]
-        family, video = FAMILIES[model.family], self.experiment.video
-        sampling = {"width": video.width, "height": video.height, "frames": video.frames}
-        return {
-            "model": model.digest,
-            "arm": settings.condition(),
-            "sampling": sampling | ({"fps": video.fps} if family.paced else {}),
-            "batch": settings.batch,
-            "stack": self.stack,
-            # Not needed for latents, but a place that only this family's arms have: nobody else's keys change.
-            **({"decode": dict(family.decode)} if family.decode else {}),
-        }
+        return self.conditions[arm].document
 
-    def video_settings(self) -> dict[str, Any]:
-        """What decode and encode add to a sample's key."""
+    def _condition(self, arm: str) -> Condition:
+        video = self.experiment.video
+        if arm in self.foreign:
+            return Foreign.of(self.foreign[arm].digests, video.model_dump(mode="json"))
+        settings = self.experiment.generated[arm]
+        model = self.models[settings.model]
+        family = FAMILIES[model.family]
+        sampling = {"width": video.width, "height": video.height, "frames": video.frames}
+        return Generated(
+            {
+                "model": model.digest,
+                "arm": settings.condition(),
+                "sampling": sampling | ({"fps": video.fps} if family.paced else {}),
+                "batch": settings.batch,
+                "stack": self.stack,
+                # Not needed for latents, but a place that only this family's arms have: nobody else's keys change.
+                **({"decode": dict(family.decode)} if family.decode else {}),
+            }
+        )
+
+    def video_settings(self, arm: str) -> dict[str, Any]:
+        """What decode and encode add to the keys of an arm's samples; nothing where the videos exist already."""
+        if arm in self.foreign:
+            return {}
         return {"decode": DECODE, "encoder": {**self.encoder.as_json(), "fps": self.experiment.video.fps}}
 
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
@@ -197,7 +222,7 @@ class Plan:
         return {"dimension": dimension, "packages": Toolchain(known.toolchain).pinned(known.packages)}
 
     def video_key(self, sample: Sample) -> str:
-        return key_of({"sample": sample.sample_id, "settings": self._video_settings_key})
+        return key_of({"sample": sample.sample_id, "settings": self._video_settings_key[sample.arm]})
 
     def score_key(self, sample: Sample, dimension: str) -> str:
         return key_of(
@@ -219,12 +244,12 @@ class Plan:
     def generate_digest(self, arm: str, shard: str) -> str:
         return self._members_key(arm, shard)
 
-    def encode_digest(self, arm: str, shard: str) -> str:
-        return key_of([self._members_key(arm, shard), self._video_settings_key])
+    def videos_digest(self, arm: str, shard: str) -> str:
+        return key_of([self._members_key(arm, shard), self._video_settings_key[arm]])
 
     def score_digest(self, arm: str, dimension: str, shard: str) -> str:
-        pair = self._members_key(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
-        return key_of([self.encode_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
+        pair = self.videos_digest(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
+        return key_of([self.videos_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
 
     @cached_property
     def digest(self) -> str:
@@ -235,7 +260,7 @@ class Plan:
                 "baseline": self.baseline,
                 "prompts": [[prompt.text, sorted(prompt.dimensions)] for prompt in self.prompts],
                 "seeds": self.experiment.seeds,
-                "video": self.video_settings(),
+                "videos": {arm: self.video_settings(arm) for arm in self.arms},
                 "scorers": [self.scorer_settings(dimension) for dimension in self.dimensions],
                 "shard_size": self.experiment.shard_size,
             }
@@ -253,7 +278,7 @@ class Plan:
             "conditions": {arm: self.condition(arm) for arm in self.arms},
             "prompts": [{"text": prompt.text, "dimensions": sorted(prompt.dimensions)} for prompt in self.prompts],
             "seeds": self.experiment.seeds,
-            "video": self.video_settings(),
+            "videos": {arm: self.video_settings(arm) for arm in self.arms},
             "scorers": {dimension: self.scorer_settings(dimension) for dimension in self.dimensions},
             "experiment": self.experiment.model_dump(mode="json"),
         }
@@ -261,16 +286,17 @@ class Plan:
     # ------------------------------------------------------------------ cached parts
 
     @cached_property
-    def _video_settings_key(self) -> str:
-        return key_of(self.video_settings())
+    def _video_settings_key(self) -> dict[str, str]:
+        return {arm: key_of(self.video_settings(arm)) for arm in self.arms}
 
     @cached_property
     def _scorer_settings_key(self) -> dict[str, str]:
         return {dimension: key_of(self.scorer_settings(dimension)) for dimension in self.dimensions}
 
     @cached_property
-    def _condition_key(self) -> dict[str, str]:
-        return {arm: key_of(self.condition(arm)) for arm in self.arms}
+    def conditions(self) -> dict[str, Condition]:
+        """Arm → what makes its samples."""
+        return {arm: self._condition(arm) for arm in self.arms}
 
     def _make_samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
         return tuple(
@@ -282,17 +308,4 @@ class Plan:
         return key_of([sample.sample_id for sample in self.samples(arm, shard)])
 
     def _sample(self, arm: str, prompt: Prompt, seed: int, position: int) -> Sample:
-        batch = self.experiment.arms[arm].batch
-        return Sample(
-            arm, prompt, seed, position, sample_id(self._condition_key[arm], prompt.text, seed, batch, position)
-        )
-
-
-def sample_id(condition_key: str, prompt: str, seed: int, batch: int, position: int) -> str:
-    """The key of one sample; `condition_key` is the key of `Plan.condition`, `position` is where its shard has it.
-
-    A shard's samples are denoised in batches in their order. The place in a batch decides the last bits of a sample,
-    as the size does, which is in the condition; who the others are does not.
-    """
-    key: dict[str, Any] = {"condition": condition_key, "prompt": prompt, "seed": seed}
-    return key_of(key if batch == 1 else key | {"place": position % batch})
+        return Sample(arm, prompt, seed, position, self.conditions[arm].sample_id(prompt.text, seed, position))

@@ -148,6 +148,19 @@ def _read_sums(name: str, directory: Path, sums: Path) -> dict[str, str]:
             remedy=f"Make it once: (cd {directory} && find . -type f ! -name SHA256SUMS | sort"
             " | xargs -d '\\n' sha256sum > SHA256SUMS)",
         )
+    files = read_sums(sums, key)
+    for folder, _, names in os.walk(directory, followlinks=True):
+        for file in names:
+            relative = os.path.relpath(os.path.join(folder, file), directory)  # noqa: PTH118
+            if relative not in files and relative != "SHA256SUMS" and not relative.startswith("."):
+                raise BadInput(
+                    f"{relative} is not in the list of digests", file=sums, key=key, remedy="Make the list again"
+                )
+    return dict(sorted(files.items()))
+
+
+def read_sums(sums: Path, key: str) -> dict[str, str]:
+    """Path → SHA-256, as the list `sums` of the key `key` has them."""
     files = {}
     for number, line in enumerate(sums.read_text(encoding="utf-8").splitlines(), 1):
         digest, _, path = line.partition(" ")
@@ -161,14 +174,7 @@ def _read_sums(name: str, directory: Path, sums: Path) -> dict[str, str]:
                 remedy="Make the list again",
             )
         files[path] = digest
-    for folder, _, names in os.walk(directory, followlinks=True):
-        for file in names:
-            relative = os.path.relpath(os.path.join(folder, file), directory)  # noqa: PTH118
-            if relative not in files and relative != "SHA256SUMS" and not relative.startswith("."):
-                raise BadInput(
-                    f"{relative} is not in the list of digests", file=sums, key=key, remedy="Make the list again"
-                )
-    return dict(sorted(files.items()))
+    return files
 
 
 def _read_json(file: Path, key: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _models(plan: Plan, model: str) -> Job:
 
 
 def _generate(plan: Plan, arm: str, shard: str) -> Job:
-    settings = plan.experiment.arms[arm].model_dump(mode="json")
+    settings = plan.experiment.generated[arm].model_dump(mode="json")
     model, batch, video = settings.pop("model"), settings.pop("batch"), plan.experiment.video
     return Job(
         "generate",
@@ -73,7 +73,7 @@ def _decode(plan: Plan, arm: str, shard: str) -> Job:
         plan.paths.frames(arm, shard),
         samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in plan.samples(arm, shard)),
         settings={
-            **_model_settings(plan, plan.experiment.arms[arm].model),
+            **_model_settings(plan, plan.experiment.generated[arm].model),
             "shape": [video.frames, video.height, video.width],
         },
     )
@@ -93,6 +93,31 @@ def _encode(plan: Plan, arm: str, shard: str) -> Job:
             "shape": [video.frames, video.height, video.width],
             "fps": video.fps,
             "encoder": plan.encoder.as_json(),
+        },
+    )
+
+
+def _ingest(plan: Plan, arm: str, shard: str) -> Job:
+    foreign = plan.foreign[arm]
+    return Job(
+        "ingest",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        plan.paths.videos(arm, shard),
+        samples=tuple(
+            _labels(sample)
+            | {
+                "video": plan.video_key(sample),
+                "file": foreign.files[sample.prompt.text, sample.seed],
+                "sha256": foreign.digests[sample.prompt.text, sample.seed],
+            }
+            for sample in plan.samples(arm, shard)
+        ),
+        settings={
+            "directory": str(foreign.directory),
+            "video": plan.experiment.video.model_dump(mode="json"),
+            "ffmpeg_sha256": plan.encoder.ffmpeg_sha256,
         },
     )
 
@@ -146,6 +171,7 @@ _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "generate": _generate,
     "decode": _decode,
     "encode": _encode,
+    "ingest": _ingest,
     "score": _score,
     "contact_sheet": _contact_sheet,
 }

@@ -1,0 +1,82 @@
+"""Conditions: what makes the samples of an arm, as `plan.json` holds it and keys are made of it.
+
+There is one class a kind of arm; each can be made again from its document, which is all that evidence has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+from fleetcraft.ground.digests import key_of
+
+
+class Condition(Protocol):
+    """What makes the samples of an arm.
+
+    document : everything that does, as JSON.
+    kinds : the kinds of records that each of its samples has before it is scored.
+    """
+
+    document: dict[str, Any]
+    kinds: tuple[str, ...]
+
+    def sample_id(self, prompt: str, seed: int, position: int) -> str:
+        """The key of the arm's sample of a prompt and seed; `position` is where its shard has it."""
+        ...
+
+
+class Generated:
+    """A model with its settings makes the arm's samples.
+
+    A shard's samples are denoised in batches in their order. The place in a batch decides the last bits of a sample,
+    as the size does, which is in the document; who the others are does not.
+    """
+
+    kinds: tuple[str, ...] = ("latents", "videos")
+
+    def __init__(self, document: dict[str, Any]):
+        self.document = document
+
+    def sample_id(self, prompt: str, seed: int, position: int) -> str:
+        batch = self.document["batch"]
+        return key_of(_named(self._key, prompt, seed) | ({} if batch == 1 else {"place": position % batch}))
+
+    @cached_property
+    def _key(self) -> str:
+        return key_of(self.document)
+
+
+class Foreign:
+    """The arm's videos exist already: each sample is made by its own file, and by what the file was checked against.
+
+    The document has the SHA-256 of each file by prompt and seed, so that another file in the place of one touches one
+    sample.
+    """
+
+    kinds: tuple[str, ...] = ("videos",)
+
+    def __init__(self, document: dict[str, Any]):
+        self.document = document
+
+    @classmethod
+    def of(cls, digests: Mapping[tuple[str, int], str], geometry: dict[str, int]) -> Foreign:
+        """The condition of files with these digests, which are to have this `geometry`."""
+        by_prompt: dict[str, dict[str, str]] = {}
+        for (prompt, seed), digest in digests.items():
+            by_prompt.setdefault(prompt, {})[str(seed)] = digest
+        return cls({"videos": by_prompt, "geometry": geometry})
+
+    def sample_id(self, prompt: str, seed: int, position: int) -> str:
+        of_file = {"video": self.document["videos"][prompt][str(seed)], "geometry": self.document["geometry"]}
+        return key_of(_named(key_of(of_file), prompt, seed))
+
+
+def condition_of(document: dict[str, Any]) -> Condition:
+    """The condition that has this document."""
+    return Foreign(document) if "videos" in document else Generated(document)
+
+
+def _named(condition_key: str, prompt: str, seed: int) -> dict[str, Any]:
+    return {"condition": condition_key, "prompt": prompt, "seed": seed}

@@ -1,0 +1,364 @@
+"""Arms of existing videos: which file is of which prompt and seed, what is refused without decoding, and their keys."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import changed
+
+from fleetcraft.cli.plan import plan_text
+from fleetcraft.evidence.archive import manifests_of
+from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.video_names import video_name
+from fleetcraft.ground.errors import FleetcraftError
+
+Write = Callable[[dict[str, Any]], Path]
+PlanOf = Callable[[dict[str, Any]], Plan]
+
+PROMPTS, SEEDS = ["a red bicycle", "a blue boat", "a green kite"], [0, 1]
+
+
+def list_digests(directory: Path) -> None:
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in directory.glob("*.mp4")]
+    (directory / "SHA256SUMS").write_text("".join(lines))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Files with the names that the small experiment's videos have; nothing here decodes them."""
+    directory = tmp_path / "the samples"
+    directory.mkdir()
+    for prompt in PROMPTS:
+        for seed in SEEDS:
+            (directory / video_name(prompt, seed, SEEDS)).write_bytes(f"{prompt} {seed}".encode())
+    list_digests(directory)
+    return directory
+
+
+@pytest.fixture
+def foreign(small: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The small experiment with an arm of existing videos in the place of the cached one."""
+    small["arms"] = {"full": small["arms"]["full"], "theirs": {"source": {"videos": str(directory)}}}
+    return small
+
+
+@pytest.fixture
+def index(directory: Path, foreign: dict[str, Any], tmp_path: Path) -> list[list[str]]:
+    """The rows of an index for renamed files, one of them in a folder; `write_index` puts them where it is named."""
+    table = [["file", "prompt", "seed", "remark"]]
+    for number, prompt in enumerate(PROMPTS):
+        for seed in SEEDS:
+            name = f"deeper/{number}{seed}.mp4" if number else f"{number}{seed}.mp4"
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / video_name(prompt, seed, SEEDS)).rename(directory / name)
+            table.append([name, prompt, str(seed), "x"])
+    lines = [
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  ./{file.relative_to(directory)}\n"
+        for file in directory.rglob("*.mp4")
+    ]
+    (directory / "SHA256SUMS").write_text("".join(lines))
+    foreign["arms"]["theirs"]["source"]["index"] = str(tmp_path / "index.csv")
+    write_index(tmp_path, table)
+    return table
+
+
+def write_index(tmp_path: Path, table: list[list[str]]) -> None:
+    with (tmp_path / "index.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(table)
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(FleetcraftError) as caught:
+        plan_of_file(file)
+    assert "\n" not in str(caught.value), "one paragraph"
+    return str(caught.value)
+
+
+def ids(plan: Plan, arm: str) -> dict[tuple[str, int], str]:
+    return {
+        (sample.prompt.text, sample.seed): sample.sample_id
+        for shard in plan.shards
+        for sample in plan.samples(arm, shard)
+    }
+
+
+# ---------------------------------------------------------------------- which file is which
+
+
+def test_files_are_found_by_vbench_s_names(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(foreign)
+    found = plan.foreign["theirs"]
+    assert found.files["a blue boat", 1] == "a blue boat-1.mp4"
+    assert found.digests["a blue boat", 1] == hashlib.sha256(b"a blue boat 1").hexdigest()
+    assert (len(found.files), found.unused) == (6, ())
+
+
+def test_the_index_in_a_name_counts_the_seeds_of_the_experiment(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    foreign["seeds"] = [7, 3]
+    assert plan_of(foreign).foreign["theirs"].files["a blue boat", 3] == "a blue boat-1.mp4"
+
+
+def test_a_table_says_which_file_is_which(
+    foreign: dict[str, Any], index: list[list[str]], plan_of: PlanOf, directory: Path
+) -> None:
+    found = plan_of(foreign).foreign["theirs"]
+    assert found.files["a red bicycle", 1] == "01.mp4"
+    assert found.files["a green kite", 0] == "deeper/20.mp4"
+    assert found.digests["a green kite", 0] == hashlib.sha256(b"a green kite 0").hexdigest()
+
+
+def test_the_same_file_is_the_same_sample_by_whatever_name(
+    foreign: dict[str, Any], plan_of: PlanOf, request: pytest.FixtureRequest
+) -> None:
+    by_name = ids(plan_of(copy.deepcopy(foreign)), "theirs")
+    request.getfixturevalue("index")
+    assert ids(plan_of(foreign), "theirs") == by_name
+
+
+def test_videos_of_other_prompts_and_seeds_are_left_alone_and_told(
+    foreign: dict[str, Any], plan_of: PlanOf, directory: Path
+) -> None:
+    foreign["seeds"] = [0]
+    plan = plan_of(foreign)
+    assert plan.foreign["theirs"].unused == tuple(
+        f"a {what}-1.mp4" for what in ("blue boat", "green kite", "red bicycle")
+    )
+    text = plan_text(plan)
+    assert f"theirs   3 existing videos, as they are, of {directory}" in text
+    assert "3 others there are not of this experiment: a blue boat-1.mp4" in text
+    assert "differences to other arms include the encoders'" in text
+
+
+# ---------------------------------------------------------------------- keys and jobs
+
+
+def test_another_file_makes_one_sample_anew(foreign: dict[str, Any], plan_of: PlanOf, directory: Path) -> None:
+    before = plan_of(foreign)
+    (directory / "a blue boat-1.mp4").write_bytes(b"another")
+    list_digests(directory)
+    after = plan_of(foreign)
+    changes = ids(before, "theirs").items() ^ ids(after, "theirs").items()
+    assert {about for about, _ in changes} == {("a blue boat", 1)}
+    assert ids(before, "full") == ids(after, "full")
+    assert before.digest != after.digest
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("models.tiny.source.seed", 1), ("stack.device", "cuda"), ("encoder.crf", 30), ("arms.full.steps", 9)],
+)
+def test_what_makes_other_arms_videos_decides_nothing_of_existing_ones(
+    foreign: dict[str, Any], plan_of: PlanOf, key: str, value: object
+) -> None:
+    foreign["scoring"]["dimensions"].append("temporal_flickering")
+    before, after = plan_of(foreign), plan_of(changed(foreign, key, value))
+    for shard in before.shards:
+        assert before.videos_digest("theirs", shard) == after.videos_digest("theirs", shard)
+        assert before.videos_digest("full", shard) != after.videos_digest("full", shard)
+        for dimension, same in (("temporal_flickering", True), ("ssim", False)):
+            digests = [plan.score_digest("theirs", dimension, shard) for plan in (before, after)]
+            scores = [
+                [plan.score_key(sample, dimension) for sample in plan.samples("theirs", shard)]
+                for plan in (before, after)
+            ]
+            assert (digests[0] == digests[1]) == same, "ssim compares with the baseline's video"
+            assert (scores[0] == scores[1]) == same
+
+
+def test_the_planned_geometry_is_checked_again_when_it_changes(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    before, after = plan_of(foreign), plan_of(changed(foreign, "video.fps", 24))
+    assert not set(ids(before, "theirs").values()) & set(ids(after, "theirs").values())
+
+
+def test_an_arm_of_existing_videos_has_no_job_or_manifest_of_a_model(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(foreign)
+    shards = len(plan.shards)
+    assert plan.jobs["generate"] == plan.jobs["encode"] == plan.jobs["ingest"] == shards
+    manifests = manifests_of(plan)
+    assert len(manifests["videos"]) == 2 * shards
+    assert not [path for path in manifests["latents"] if "theirs" in path.parts]
+
+
+def test_an_experiment_of_existing_videos_alone_needs_no_model(
+    foreign: dict[str, Any], plan_of: PlanOf, tmp_path: Path
+) -> None:
+    del foreign["models"], foreign["arms"]["full"]
+    foreign["baseline"] = "theirs"
+    foreign["scoring"]["dimensions"] = ["temporal_flickering"]
+    plan = plan_of(foreign)
+    assert not {"models", "generate", "decode", "encode"} & set(plan.jobs)
+    assert manifests_of(plan)["models"] == []
+    assert "6 existing videos" in plan_text(plan)
+
+
+def test_variables_are_expanded_where_the_videos_are(
+    foreign: dict[str, Any], plan_of: PlanOf, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLES", str(directory))
+    assert plan_of(changed(foreign, "arms.theirs.source.videos", "${SAMPLES}")).foreign["theirs"].directory == directory
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("arms.theirs.source.video", "x", ["unknown key", "'arms.theirs.source.video'", "Did you mean 'videos'"]),
+        ("arms.theirs.steps", 4, ["unknown key", "'arms.theirs.steps'"]),
+        ("arms.theirs.source", {}, ["'arms.theirs.source.videos'", "missing"]),
+        ("arms.theirs.source.videos", "/nowhere", ["/nowhere", "'arms.theirs.source.videos'", "no such directory"]),
+        ("arms.theirs.source.index", "/nowhere.csv", ["/nowhere.csv", "'arms.theirs.source.index'", "no such index"]),
+        ("arms.theirs.source.sha256sums", "/nowhere", ["/nowhere", "'arms.theirs.source.sha256sums'", "is missing"]),
+    ],
+)
+def test_a_mistake_is_named(foreign: dict[str, Any], write: Write, key: str, value: object, said: list[str]) -> None:
+    text = refusal(write(changed(foreign, key, value)))
+    assert all(part in text for part in said), text
+
+
+def test_missing_videos_are_counted_and_named_beside_the_strays(
+    foreign: dict[str, Any], write: Write, directory: Path
+) -> None:
+    (directory / "a red bicycle-0.mp4").rename(directory / "A red bicycle-0.mp4")
+    (directory / "a blue boat-1.mp4").unlink()
+    text = refusal(write(foreign))
+    assert text.startswith(f"{directory}, key 'arms.theirs.source.videos': 2 of 6 videos are missing")
+    assert "'a red bicycle-0.mp4', 'a blue boat-1.mp4'" in text
+    assert "1 others are there, of no prompt and seed: 'A red bicycle-0.mp4'" in text
+    assert "or say in an `index` which file is which" in text
+
+
+def empty(directory: Path) -> None:
+    (directory / "a blue boat-1.mp4").write_bytes(b"")
+
+
+def without_target(directory: Path) -> None:
+    (directory / "a blue boat-1.mp4").unlink()
+    (directory / "a blue boat-1.mp4").symlink_to("purged.mp4")
+
+
+def a_directory(directory: Path) -> None:
+    (directory / "a blue boat-1.mp4").unlink()
+    (directory / "a blue boat-1.mp4").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(empty, "is empty"), (without_target, "a link whose target has gone"), (a_directory, "this is no file")],
+)
+def test_a_useless_file_is_named(
+    foreign: dict[str, Any], write: Write, directory: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    damage(directory)
+    text = refusal(write(foreign))
+    assert text.startswith(str(directory / "a blue boat-1.mp4"))
+    assert said in text
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_what_may_not_be_read_is_named(
+    foreign: dict[str, Any], write: Write, directory: Path, what: str, tmp_path: Path
+) -> None:
+    hidden = directory / "a blue boat-1.mp4" if what == "file" else directory
+    file = write(foreign)
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o777 if parent == tmp_path else 0o755)
+    hidden.chmod(0o600 if what == "file" else 0o711)
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)  # root may read everything
+    else:
+        hidden.chmod(0o000 if what == "file" else 0o111)
+    try:
+        text = refusal(file)
+    finally:
+        if was_root:
+            os.seteuid(0)
+    assert str(hidden) in text
+    assert "may not be read" in text or "can't be listed" in text
+
+
+def test_without_a_list_of_digests_the_error_shows_a_command_that_makes_it(
+    foreign: dict[str, Any], write: Write, plan_of: PlanOf, directory: Path
+) -> None:
+    before = ids(plan_of(foreign), "theirs")
+    (directory / "SHA256SUMS").unlink()
+    text = refusal(write(foreign))
+    assert "'arms.theirs.source.sha256sums'" in text
+    command = text[text.index("Make it once: ") :].removeprefix("Make it once: ").removesuffix(".")
+    subprocess.run(["bash", "-c", command], check=True)
+    assert ids(plan_of(foreign), "theirs") == before
+
+
+def test_a_video_that_is_not_in_the_list_is_named(foreign: dict[str, Any], write: Write, directory: Path) -> None:
+    lines = (directory / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (directory / "SHA256SUMS").write_text("".join(line for line in lines if "blue boat-1" not in line))
+    text = refusal(write(foreign))
+    assert "1 videos are not in the list of digests: 'a blue boat-1.mp4'" in text
+
+
+def test_one_video_under_two_names_is_refused(foreign: dict[str, Any], write: Write, directory: Path) -> None:
+    (directory / "a blue boat-1.mp4").write_bytes((directory / "a blue boat-0.mp4").read_bytes())
+    list_digests(directory)
+    text = refusal(write(foreign))
+    assert "two videos have the same bytes: 'a blue boat-0.mp4' and 'a blue boat-1.mp4'" in text
+
+
+def test_prompts_that_share_a_file_name_need_an_index(foreign: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("either/or\neither\u2215or\n")
+    text = refusal(write(foreign))
+    assert "two prompts have the same file name" in text
+    assert "'either/or' and 'either\u2215or'" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (["01.mp4", "a red bicycle", "0", ""], "prompt 'a red bicycle' with seed 0 is in an earlier row too"),
+        (["00.mp4", "a red bicycle", "1", ""], "the file '00.mp4' is in an earlier row too"),
+        (["01.mp4", "a red bicycle", "one", ""], "a seed is a whole number (found 'one')"),
+        (["../01.mp4", "a red bicycle", "1", ""], "below the directory of the videos (found '../01.mp4')"),
+        (["/tmp/01.mp4", "a red bicycle", "1", ""], "below the directory of the videos"),
+        (["01.webm", "a red bicycle", "1", ""], "must name an .mp4 file"),
+        (["", "a red bicycle", "1", ""], "must name an .mp4 file"),
+        (["01.mp4"], "a seed is a whole number"),
+    ],
+)
+def test_a_row_of_an_index_that_can_t_be_is_named_with_its_line(
+    foreign: dict[str, Any], index: list[list[str]], write: Write, tmp_path: Path, row: list[str], said: str
+) -> None:
+    index[2] = row
+    write_index(tmp_path, index)
+    text = refusal(write(foreign))
+    assert text.startswith(f"{tmp_path}/index.csv:3, key 'arms.theirs.source.index'"), text
+    assert said in text
+
+
+def test_prompts_and_seeds_without_a_row_are_counted_and_named(
+    foreign: dict[str, Any], index: list[list[str]], write: Write, tmp_path: Path
+) -> None:
+    write_index(tmp_path, [index[0], *index[3:]])
+    assert "2 of the experiment's 6 prompts and seeds have no row" in refusal(write(foreign))
+    write_index(tmp_path, [["file", "prompt"], *[row[:2] for row in index[1:]]])
+    assert "it has no column 'seed'" in refusal(write(foreign))
+    (tmp_path / "index.csv").write_bytes(b"prompt,seed,file\n\xff\xfe,0,a.mp4\n")
+    assert "no CSV file in UTF-8" in refusal(write(foreign))
+
+
+def test_a_file_that_the_index_names_must_be_there(
+    foreign: dict[str, Any], index: list[list[str]], write: Write, directory: Path
+) -> None:
+    (directory / "deeper/20.mp4").unlink()
+    text = refusal(write(foreign))
+    assert "1 of 6 videos are missing: 'deeper/20.mp4'" in text
+    assert "Correct the index" in text
