@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import imageio.v2 as imageio
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -19,11 +22,13 @@ from fleetcraft.media.encoder import check_video, encode
 from fleetcraft.media.ffmpeg import check_ffmpeg, ffmpeg_binary
 from fleetcraft.media.frames import read_frames, write_frames
 from fleetcraft.media.presets import encoder_settings
+from fleetcraft.media.probe import probe
 from fleetcraft.scoring import ssim
 from fleetcraft.scoring.interface import Pair
 
 SETTINGS = encoder_settings("h264-crf18", "x86_64" if os.uname().machine == "x86_64" else "aarch64")
 WIDTH, HEIGHT, COUNT, FPS = 64, 48, 9, 8
+PRESETS = ["h264-crf18", "imageio-quality", "lossless"]
 
 
 def frames(seed: int = 0, count: int = COUNT) -> Iterator[NDArray[np.uint8]]:
@@ -32,8 +37,8 @@ def frames(seed: int = 0, count: int = COUNT) -> Iterator[NDArray[np.uint8]]:
         yield generator.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
 
 
-def encoded(path: Path, seed: int = 0, crf: int = 18) -> Path:
-    settings = encoder_settings("h264-crf18", os.uname().machine, crf)
+def encoded(path: Path, seed: int = 0, crf: int | None = None, preset: str = "h264-crf18") -> Path:
+    settings = encoder_settings(preset, os.uname().machine, crf)
     assert encode(path, frames(seed), WIDTH, HEIGHT, FPS, settings) == COUNT
     return path
 
@@ -74,18 +79,56 @@ def test_truncated_frames_are_named_with_the_frame_that_is_cut(tmp_path: Path) -
         list(read_frames(file))
 
 
-def test_a_video_is_the_same_bytes_however_many_threads_the_environment_asks_for(tmp_path: Path) -> None:
-    first = digest(encoded(tmp_path / "a.mp4"))
-    code = "import test_media, pathlib, sys; test_media.encoded(pathlib.Path(sys.argv[1]))"
-    for number, threads in enumerate(("1", "7")):
-        path = tmp_path / f"{number}.mp4"
-        environment = os.environ | {
-            "OMP_NUM_THREADS": threads,
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-        }
-        subprocess.run([sys.executable, "-c", code, path], check=True, env=environment)
-        assert digest(path) == first
-    assert digest(encoded(tmp_path / "other.mp4", seed=1)) != first
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_video_is_the_same_bytes_however_many_threads_the_environment_asks_for(tmp_path: Path, preset: str) -> None:
+    first = digest(encoded(tmp_path / "a.mp4", preset=preset))
+    assert digest(encoded(tmp_path / "again.mp4", preset=preset)) == first
+    code = "import test_media, pathlib, sys; test_media.encoded(pathlib.Path(sys.argv[1]), preset=sys.argv[2])"
+    path = tmp_path / "7.mp4"
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "7",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    subprocess.run([sys.executable, "-c", code, path, preset], check=True, env=environment)
+    assert digest(path) == first
+    assert digest(encoded(tmp_path / "other.mp4", seed=1, preset=preset)) != first
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_makes_videos_without_faults_that_hold_no_word_of_the_encoder(tmp_path: Path, preset: str) -> None:
+    path = encoded(tmp_path / "a.mp4", preset=preset)
+    check_video(path, WIDTH, HEIGHT, COUNT, FPS)
+    assert b"Lavf" not in path.read_bytes()
+
+
+def played(path: Path) -> NDArray[np.uint8]:
+    reader = imageio_ffmpeg.read_frames(str(path))
+    width, height = next(reader)["size"]
+    return np.stack([np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader])
+
+
+def test_lossless_video_is_bit_equal_to_the_frames(tmp_path: Path) -> None:
+    assert np.array_equal(played(encoded(tmp_path / "a.mp4", preset="lossless")), np.stack(list(frames())))
+
+
+@pytest.mark.parametrize("quality", [2, 5, 8.5, 10])
+def test_the_imageio_preset_compresses_as_imageio_does(tmp_path: Path, quality: float) -> None:
+    gradient = np.linspace(0, 255, 64 * 48 * 3, dtype=np.uint8).reshape(48, 64, 3)
+    colors = [np.roll(gradient, 3 * index, axis=1) for index in range(COUNT)]
+    imageio.mimwrite(tmp_path / "theirs.mp4", colors, fps=FPS, quality=quality, codec="libx264")
+    settings = encoder_settings("imageio-quality", os.uname().machine, quality=quality)
+    encode(tmp_path / "ours.mp4", iter(colors), WIDTH, HEIGHT, FPS, settings)
+    theirs, ours = (tmp_path / "theirs.mp4").read_bytes(), (tmp_path / "ours.mp4").read_bytes()
+    x264 = [dict(re.findall(rb"(crf|bframes|keyint|me|subme|ref)=(\S+)", video)) for video in (theirs, ours)]
+    assert x264[0] == x264[1]
+    assert float(x264[1].get(b"crf", 0)) == settings.crf, "x264 names no factor where nothing is lost"
+    tags = [probe(tmp_path / name) for name in ("theirs.mp4", "ours.mp4")]
+    assert (
+        len({(facts.pixel_format, facts.color_range, facts.matrix, facts.primaries, facts.transfer) for facts in tags})
+        == 1
+    )
+    apart = np.abs(played(tmp_path / "theirs.mp4").astype(int) - played(tmp_path / "ours.mp4"))
+    assert apart.mean() < 2, "the scaler rounds more exactly, and nothing else differs"
 
 
 def test_a_video_is_as_planned(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ class Encoder(Model):
     crf: int | None = Field(
         None, ge=0, le=51, description="Another constant rate factor than the preset's; lower is better"
     )
+    quality: float | None = Field(
+        None, ge=1, le=10, description="Another quality than the preset's, as imageio counts it; higher is better"
+    )
 
 
 class Scoring(Model):

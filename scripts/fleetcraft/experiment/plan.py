@@ -69,7 +69,10 @@ class Plan:
         self.paths = Paths(experiment.paths.scratch, experiment.paths.work, experiment.name)
         self.prompts = load_prompts(experiment.prompts)
         self.encoder: EncoderSettings = encoder_settings(
-            experiment.encoder.preset, experiment.stack.machine, experiment.encoder.crf
+            experiment.encoder.preset,
+            experiment.stack.machine,
+            experiment.encoder.crf,
+            experiment.encoder.quality,
         )
         self.stack: dict[str, Any] = {
             "packages": Toolchain("diffusion").pinned(STACK_PACKAGES),

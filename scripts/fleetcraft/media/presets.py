@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ PRESETS_FILE = RESOURCES / "encoders.yaml"
 class EncoderSettings:
     """Everything that decides the bytes of a video, given its frames.
 
+    crf : x264's constant rate factor, from whichever knob the preset has.
     ffmpeg_sha256 : digest of the binary that has to run; a stage refuses another.
     """
 
@@ -43,22 +44,49 @@ def _document(file: Path) -> dict[str, Any]:
     return document
 
 
-def encoder_settings(preset: str, machine: str, crf: int | None = None) -> EncoderSettings:
-    """The settings of a preset, with another `crf` where one is given, for nodes of the architecture `machine`."""
+def encoder_settings(
+    preset: str, machine: str, crf: int | None = None, quality: float | None = None, *, key: str = "encoder"
+) -> EncoderSettings:
+    """The settings of a preset for nodes of the architecture `machine`; `crf` or `quality` in place of the preset's.
+
+    Raises
+    ------
+    BadInput : there is no such preset, or it has another knob than the one that was given; at `key` and below.
+    """
     document = _document(PRESETS_FILE)
     if preset not in document["presets"]:
         raise BadInput(
             "no encoder preset has this name",
-            key="encoder.preset",
+            key=f"{key}.preset",
             value=preset,
             remedy=nearest(preset, document["presets"]),
         )
     chosen = document["presets"][preset]
-    settings = EncoderSettings(
+    knob = next(name for name in ("crf", "quality", "lossless") if name in chosen)
+    for name, value in (("crf", crf), ("quality", quality)):
+        if value is not None and name != knob:
+            raise BadInput(
+                f"the encoder preset {preset!r} has no `{name}`: "
+                + ("it loses nothing" if knob == "lossless" else f"its knob is `{knob}`"),
+                key=f"{key}.{name}",
+                value=value,
+                remedy="Leave this out" if knob == "lossless" else f"Give `{knob}`, or choose another preset",
+            )
+    if knob == "crf":
+        factor = chosen["crf"] if crf is None else crf
+    elif knob == "quality":
+        factor = imageio_crf(chosen["quality"] if quality is None else quality)
+    else:
+        factor = 0
+    return EncoderSettings(
         codec=chosen["codec"],
         pixel_format=chosen["pixel_format"],
-        crf=chosen["crf"],
+        crf=factor,
         arguments=tuple(part for pair in chosen["arguments"] for part in pair),
         ffmpeg_sha256=document["ffmpeg"]["sha256"][machine],
     )
-    return settings if crf is None else replace(settings, crf=crf)
+
+
+def imageio_crf(quality: float) -> int:
+    """The constant rate factor that imageio gives to libx264 for a `quality` from 1 to 10."""
+    return int((1 - quality / 10.0) * 51)
