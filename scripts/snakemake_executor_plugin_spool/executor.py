@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.paths import SPOOLS
 from fleetcraft.ground.repository import CHECKOUT, CHECKOUT_VARIABLE
-from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec
+from fleetcraft.spool import Result, Spool, SpoolBusy, State, TaskSpec, is_certain
 from fleetcraft.worker.liveness import LocalOracle
+from fleetcraft.worker.overview import by_class
 from fleetcraft.worker.warm import LAUNCHER
 from snakemake_executor_plugin_spool.command import Commands
 from snakemake_executor_plugin_spool.failure import describe_failure
@@ -61,6 +63,7 @@ class Executor(RemoteExecutor):
         self._starts_no_more = False
         self._withdrawn: set[str] = set()
         self._hears_termination = False
+        self._failed: dict[str, str] = {}
         super().__init__(workflow, logger)
 
     def __post_init__(self) -> None:
@@ -168,8 +171,13 @@ class Executor(RemoteExecutor):
             elif result is None:
                 self._report_error(info, problem or "")
             elif result.state is State.DONE:
+                self._failed.pop(result.id, None)
                 self.report_job_success(info)
             else:
+                self._failed[result.id] = result.ending.failure_class if result.ending else "unclassified"
+                if result.ending is not None and is_certain(result.ending):
+                    # Whatever retries are left, Snakemake is not to try it again.
+                    info.job.attempt = info.job.restart_times + 1
                 self._report_error(info, self._explain(info, result))
         self.next_seconds_between_status_checks = self._pause_s
 
@@ -188,6 +196,8 @@ class Executor(RemoteExecutor):
     def shutdown(self) -> None:
         """End the workers and give up control."""
         super().shutdown()
+        if self._failed:
+            self.logger.error(f"Jobs that failed, by class: {by_class(Counter(self._failed.values()))}.")
         session, self._session = self._session, None
         if session is not None:
             try:

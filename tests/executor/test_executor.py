@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from journal_checker import check_exclusive, intervals
+from memory_cgroup import ALLOCATE, memory_cgroup, within
 from snakemake_runs import Workflow, wait_until
 
 from fleetcraft.ground.machine import process_start
@@ -41,28 +42,88 @@ def waiting(said: str = "first") -> str:
     return WAITING.replace("{params_}", said)
 
 
-def test_a_failing_job_is_explained_and_tried_exactly_as_often_as_allowed(workflow: Workflow) -> None:
+FAILING = """
+    rule all:
+        input: "good.txt", "bad.txt", "full.txt"
+    rule good:
+        output: "good.txt"
+        shell: "touch {output}"
+    rule bad:
+        output: "bad.txt"
+        log: "bad.log"
+        script: "scripts/bad.py"
+    rule full:
+        output: "full.txt"
+        log: "full.log"
+        script: "scripts/full.py"
+    """
+
+STAGE = """
+    import os
+    from pathlib import Path
+    from fleetcraft.ground.errors import BadInput
+    from fleetcraft.stages.launch import explained, redirect_output
+
+    with open("tries", "a") as file:
+        file.write("{name}\\n")
+    print("the last words", flush=True)
+    redirect_output(Path(snakemake.log[0]))
+    with explained():
+        {act}
+    """
+
+
+def test_a_failing_job_is_explained_and_tried_exactly_as_often_as_it_is_worth(workflow: Workflow) -> None:
+    """What another attempt can't change is tried once, whatever retries are allowed."""
+    workflow.write("Snakefile", FAILING)
+    act = "raise BadInput('there are no frames', file='x.mp4', remedy='Give some')"
+    workflow.write("scripts/bad.py", STAGE.format(name="bad", act=act))
     workflow.write(
-        "Snakefile",
-        """
-        rule all:
-            input: "good.txt", "bad.txt"
-        rule good:
-            output: "good.txt"
-            shell: "touch {output}"
-        rule bad:
-            output: "bad.txt"
-            log: "bad.log"
-            shell: "echo once >> tries; echo 'failed (bad input): no frames' > {log}; echo the last words; exit 3"
-        """,
+        "scripts/full.py", STAGE.format(name="full", act="os.write(os.open('/dev/full', os.O_WRONLY), b'x')")
     )
     run = workflow.run("--retries", "2", "--keep-going")
     assert run.returncode == 1
-    assert workflow.lines("tries") == ["once"] * 3
+    assert sorted(workflow.lines("tries")) == ["bad", "full", "full", "full"]
     assert (workflow.directory / "good.txt").exists()
-    assert "Failure class: bad input. It ran on " in run.stdout
+    assert "Failure class: bad input.\nx.mp4: there are no frames.\nGive some.\nIt ran on " in run.stdout
+    assert "The rule's log is bad.log." in run.stdout
+    assert (workflow.directory / "bad.log").read_text().strip() == (
+        "failed (bad input): x.mp4: there are no frames. Give some."
+    )
+    assert run.stdout.count("Failure class: disk full.\n") == 3
     assert "exit code 1" in run.stdout
     assert "    the last words" in run.stdout
+    assert "Jobs that failed, by class: 1 bad input, 1 disk full." in run.stdout
+
+
+def test_a_stage_that_is_killed_for_want_of_memory_is_explained(workflow: Workflow) -> None:
+    """A real kill: of the process that a script has become, within a Snakemake that a worker has forked."""
+    workflow.write(
+        "Snakefile",
+        """
+        rule greedy:
+            output: "greedy.txt"
+            log: "greedy.log"
+            script: "scripts/greedy.py"
+        """,
+    )
+    workflow.write(
+        "scripts/greedy.py",
+        f"""
+        import os
+        os.execv("/bin/sh", ["/bin/sh", "-c", {"exec " + ALLOCATE!r}])
+        """,
+    )
+    with memory_cgroup(900) as directory:
+        run = workflow.run(preexec=within(directory))
+        assert run.returncode == 1
+        assert "exit code 1" in run.stdout, "the kill is deeper than what the worker sees"
+        assert "Failure class: host memory." in run.stdout, run.stdout
+        assert (
+            f"it was killed by SIGKILL; the kernel killed 1 process(es) of the memory cgroup {directory}" in run.stdout
+        )
+        assert f"{directory} meanwhile" in run.stdout
+        assert "limit 900 MB" in run.stdout
 
 
 UNFIT = """

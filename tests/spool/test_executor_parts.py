@@ -36,7 +36,7 @@ from fleetcraft.worker.inventory import Inventory
 from fleetcraft.worker.liveness import LocalOracle
 from snakemake_executor_plugin_spool.command import Commands
 from snakemake_executor_plugin_spool.executor import Executor
-from snakemake_executor_plugin_spool.failure import describe_failure, failure_class
+from snakemake_executor_plugin_spool.failure import describe_failure
 from snakemake_executor_plugin_spool.fleet import FleetFailed, LocalFleet, local_capacities
 from snakemake_executor_plugin_spool.request import priority_of, request_of
 from snakemake_executor_plugin_spool.session import MAKER, Session
@@ -176,28 +176,13 @@ def ending(cause: str, exit_code: int | None = 1) -> Attempt:
     return Attempt(2, Outcome.FAILED, cause, "worker-1", "node-7", exit_code=exit_code, log="logs/a.log")
 
 
-@pytest.mark.parametrize(
-    ("attempt", "texts", "expected"),
-    [
-        (ending("exit code 1"), ["x\nfailed (disk full): no\n"], "disk full"),
-        (ending("exit code 1"), ["failed (bad input): a\nfailed (bug): b\n"], "bug"),
-        (ending("it was killed by SIGKILL; out of memory is the usual reason", -9), [""], "host memory"),
-        (ending("it ran longer than its runtime of 60 s", -15), [], "time limit"),
-        (ending("its worker died under it 2 times", None), [], "node"),
-        (ending("exit code 1"), ["it failed (somehow): no class at a line's beginning"], "unclassified"),
-    ],
-)
-def test_the_class_of_a_failure(attempt: Attempt, texts: list[str], expected: str) -> None:
-    assert failure_class(attempt, texts) == expected
-
-
 def test_a_failure_tells_where_why_and_how_its_log_ends(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/a.log").write_bytes(b"".join(b"line %d\n" % number for number in range(1000)) + b"last \xff\n")
     result = Result("task", State.FAILED, 2, tmp_path / "x", ending("exit code 1"), None, "exit code 1")
     text = describe_failure(result, tmp_path, [str(tmp_path / "no.log")])
     assert "Task task, attempt 2: exit code 1." in text
-    assert "It ran on node-7, worker worker-1." in text
+    assert "Failure class: unclassified.\nIt ran on node-7, worker worker-1." in text
     assert "    last \ufffd" in text
     assert "line 990" in text
     assert "line 900" not in text

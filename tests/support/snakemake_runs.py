@@ -65,7 +65,9 @@ class Workflow:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
 
-    def run(self, *arguments: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout_s: float = 600, preexec: Callable[[], None] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run it to its end; stdout and stderr together in `stdout`."""
         return subprocess.run(
             self.command(*arguments),
@@ -76,6 +78,7 @@ class Workflow:
             text=True,
             timeout=timeout_s,
             check=False,
+            preexec_fn=preexec,
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:

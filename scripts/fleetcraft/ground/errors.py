@@ -43,7 +43,9 @@ class FleetcraftError(Exception):
             place.append(f"key {key!r}")
         found = "" if value is _NOTHING else f" (found {_shorten(value)})"
         head = f"{', '.join(place)}: " if place else ""
-        super().__init__(f"{head}{problem}{found}. {remedy}.")
+        self.account = f"{head}{problem}{found}"
+        """Where and what, without the remedy."""
+        super().__init__(f"{self.account}. {remedy}.")
 
     def located(self, file: Path | str) -> Self:
         """The same error, found in `file`; for those who know the key but not the file that it was read from."""
@@ -100,6 +102,18 @@ class NoSpace(FleetcraftError):
     """A filesystem took no more bytes, or no more files."""
 
     failure_class = "disk full"
+
+
+class DeviceMemory(FleetcraftError):
+    """A GPU had no memory left for what was asked of it."""
+
+    failure_class = "device memory"
+
+
+class HostMemory(FleetcraftError):
+    """The node, or the limit that this process has there, had no memory left."""
+
+    failure_class = "host memory"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

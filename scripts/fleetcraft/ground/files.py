@@ -22,21 +22,27 @@ def explained_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        number = getattr(error, "errno", None)
-        # Libraries written in Rust raise errors of their own, in which only the text is the operating system's.
-        if number in _FULL or "No space left on device" in str(error):
+        if is_full(error):
             raise NoSpace(
                 f"no space or quota is left to write this ({error})",
                 file=path,
                 remedy="Free space there or point `paths` elsewhere, then start again: finished work is kept",
             ) from error
-        if number in _REFUSED:
+        if getattr(error, "errno", None) in _REFUSED:
             raise BadInput(
                 f"this can't be written ({error})",
                 file=path,
                 remedy="Make the directory writable for you or point `paths` elsewhere",
             ) from error
         raise
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a filesystem took no more.
+
+    Libraries written in Rust raise errors of their own, in which only the text is the operating system's.
+    """
+    return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
 
 
 @contextmanager

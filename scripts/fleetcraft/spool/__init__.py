@@ -16,7 +16,7 @@ from fleetcraft.spool.filesystem import Filesystem
 from fleetcraft.spool.journal import JournalTail, merged_journal, read_journals
 from fleetcraft.spool.leases import Lease, LeaseWatch, Liveness, Oracle, Verdict, read_lease, read_leases
 from fleetcraft.spool.names import Request, TaskName
-from fleetcraft.spool.policy import Decision, Policy, decide
+from fleetcraft.spool.policy import Decision, Policy, decide, is_certain
 from fleetcraft.spool.producer import Enqueued, Producer
 from fleetcraft.spool.reaper import Reaper, ReaperReport
 from fleetcraft.spool.results import Result, ResultScanner
@@ -68,6 +68,7 @@ __all__ = [
     "drain",
     "drained",
     "has_controller",
+    "is_certain",
     "lift_drain",
     "merged_journal",
     "read_journals",

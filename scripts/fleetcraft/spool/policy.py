@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetcraft.ground.errors import BadInput
 from fleetcraft.spool.task import Attempt, Outcome, State, TaskSpec, is_crash
+
+CERTAIN = frozenset({BadInput.failure_class})
+"""Classes of failures that would come again on any node: no further attempt is worth its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def decide(spec: TaskSpec, history: Sequence[Attempt], ending: Attempt, policy: 
         if len(failures) > spec.retries:
             times = f"; it failed {len(failures)} times, retries allowed {spec.retries}" if len(failures) > 1 else ""
             return Decision(State.FAILED, f"{ending.cause}{times}")
+        if is_certain(ending):
+            return Decision(State.FAILED, f"{ending.cause}; {ending.failure_class}, which another attempt won't change")
         if len(hosts) >= policy.failing_hosts:
             return Decision(State.FAILED, f"{ending.cause}; it failed on {len(hosts)} nodes ({', '.join(hosts)})")
     crashes = sum(is_crash(attempt) for attempt in (*history, ending))
@@ -52,3 +58,8 @@ def decide(spec: TaskSpec, history: Sequence[Attempt], ending: Attempt, policy: 
     if len(history) + 1 >= policy.attempts:
         return Decision(State.FAILED, f"{ending.cause}; tried {len(history) + 1} times, the most that is allowed")
     return Decision(State.PENDING, ending.cause)
+
+
+def is_certain(ending: Attempt) -> bool:
+    """Whether an attempt failed by what it was given: that says nothing of its node, and another would fail too."""
+    return ending.outcome is Outcome.FAILED and ending.failure_class in CERTAIN

@@ -101,6 +101,7 @@ def _carry_out(
         group=record.spec.group,
         outcome=attempt.outcome.value,
         cause=attempt.cause,
+        failure=attempt.failure_class,
         owner=attempt.worker,
         to=decision.state.value,
         reason=decision.reason,

@@ -118,6 +118,7 @@ class Attempt:
     neighbours : the other tasks that ran on the worker when it was lost.
     measured : what the worker measured: wall, CPU [s], highest resident memory [MB].
     observed : what an exclusive task's worker saw of its node.
+    failure : why it failed: `class`, `problem`, `remedy`; empty where it didn't.
     """
 
     number: int
@@ -131,6 +132,13 @@ class Attempt:
     log: str | None = None
     measured: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
+    failure: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def failure_class(self) -> str:
+        """The class of its failure; empty where it didn't fail."""
+        unknown = "unclassified" if self.outcome is Outcome.FAILED else ""
+        return self.failure.get("class", unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +201,10 @@ def encode_task(spec: TaskSpec) -> bytes:
 
 def encode_attempt(attempt: Attempt) -> bytes:
     """The line that ends an attempt."""
-    return _line({"attempt": {**_fields(attempt), "outcome": attempt.outcome.value}})
+    fields = {**_fields(attempt), "outcome": attempt.outcome.value}
+    if not attempt.failure:
+        del fields["failure"]
+    return _line({"attempt": fields})
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.ground.failures import BUG, failure_of
 from fleetcraft.ground.repository import SCRIPTS
 from fleetcraft.ground.toolchain import Toolchain, clean_environment
 from fleetcraft.stages.job import Job
@@ -71,9 +72,16 @@ def analysis(snakemake: Snakemake) -> Iterator[Plan]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A user's mistake ends the process with its explanation, not with a traceback."""
+    """Any failure ends the process with its class and explanation, which whoever started it is told, too.
+
+    Only what nobody has thought of has its traceback in the log.
+    """
     try:
         yield
-    except FleetcraftError as error:
-        print(f"\nfailed ({error.failure_class}): {error}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - the last frame of a process: whatever it is has to be told
+        failure = failure_of(error)
+        if failure.failure_class == BUG:
+            traceback.print_exception(error)
+        print(f"\nfailed ({failure.failure_class}): {failure}", file=sys.stderr)
+        failure.leave()
         sys.exit(1)

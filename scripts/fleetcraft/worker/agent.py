@@ -17,7 +17,7 @@ from fleetcraft.ground.errors import NoSpace
 from fleetcraft.ground.machine import boot_id, host_name, own_start
 from fleetcraft.ground.processes import adopt_orphans
 from fleetcraft.ground.waiting import readable
-from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain
+from fleetcraft.spool import CRASHED, Attempt, Claim, Lease, Outcome, Request, Spool, Station, Writer, drain, is_certain
 from fleetcraft.spool.gangs import Summons
 from fleetcraft.worker.attempts import Attempts
 from fleetcraft.worker.context import attempt_key
@@ -382,7 +382,7 @@ class Agent:
         key = event.get("ended") or event["refused"]
         run = self._attempts.running[key]
         if "refused" in event:
-            self._finish_run(key, Outcome.FAILED, event["problem"], None, {})
+            self._finish_run(key, Outcome.FAILED, event["problem"], event)
             return
         if event["unkillable"]:
             self._drain(f"a process of {key} could not be killed within {UNKILLABLE_S:.0f} s")
@@ -392,10 +392,7 @@ class Agent:
         outcome, cause = judge(run.claim.record.spec, run.claim.request, event, stop_cause)
         if outcome is Outcome.FAILED and run.claim.request.nodes > 1 and (lost := self._lost_member()) is not None:
             outcome, cause = Outcome.INTERRUPTED, f"{lost} left its gang"
-        measured: dict[str, Any] = {
-            name: event[name] for name in ("wall_s", "cpu_s", "max_rss_mb", "strays") if name in event
-        }
-        self._finish_run(key, outcome, cause, event["exit_code"], measured)
+        self._finish_run(key, outcome, cause, event)
 
     def _lost_member(self) -> str | None:
         """A member of the gang whose node was lost; None where the gang failed by itself.
@@ -416,25 +413,23 @@ class Agent:
             self._clock.sleep(0.02)
         return "worker stopped" if self._stop_cause or any(s != signal.SIGUSR1 for s in self._signals) else None
 
-    def _finish_run(
-        self, key: str, outcome: Outcome, cause: str, exit_code: int | None, measured: dict[str, Any]
-    ) -> None:
-        run, ending = self._attempts.finish(key, outcome, cause, exit_code, measured)
+    def _finish_run(self, key: str, outcome: Outcome, cause: str, event: dict[str, Any]) -> None:
+        run, ending = self._attempts.finish(key, outcome, cause, event)
         self._books.release(key)
         self._gangs.end(run.claim)
         self._endings.append((run.claim, ending))
         now_s = self._clock.monotonic()
         self._pace.ended(now_s - run.started_s)
         self._next_claim_s, self._pause_s, self._worked_s = now_s, _SHORTEST_PAUSE_S, now_s
-        self._judge_node(run.claim.name.id, outcome, cause)
+        self._judge_node(run.claim.name.id, ending)
 
-    def _judge_node(self, task_id: str, outcome: Outcome, cause: str) -> None:
-        if outcome is Outcome.SUCCEEDED:
+    def _judge_node(self, task_id: str, ending: Attempt) -> None:
+        if ending.outcome is Outcome.SUCCEEDED:
             self._health.succeeded()
-        elif outcome is Outcome.FAILED:
+        elif ending.outcome is Outcome.FAILED and not is_certain(ending):
             if self._station.has_company():
                 self._avoid[task_id] = self._clock.monotonic() + self._settings.avoid_s
-            reason = self._health.failed(task_id, cause)
+            reason = self._health.failed(task_id, ending.cause)
             if reason is not None:
                 self._drain(reason)
 
@@ -591,6 +586,6 @@ class Agent:
         if not self._launchers.bury(kind):
             self._drain(f"processes of a dead launcher could not be killed within {UNKILLABLE_S:.0f} s")
         for key in [key for key, run in self._attempts.running.items() if run.launcher == kind]:
-            self._finish_run(key, Outcome.LOST, CRASHED, None, {})
+            self._finish_run(key, Outcome.LOST, CRASHED, {})
         if self._launchers.deaths > _LAUNCHER_RESTARTS:
             self._drain(f"its launcher died {self._launchers.deaths} times")

@@ -9,23 +9,43 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.ground.failures import Failure
 from fleetcraft.ground.repository import node_copy
 from fleetcraft.spool import Attempt, Claim, Outcome, Spool, Station
-from fleetcraft.worker.context import attempt_key, attempt_scratch, slot_name, task_environment, write_node_file
+from fleetcraft.worker.cgroup import Kills, kills
+from fleetcraft.worker.context import (
+    attempt_key,
+    attempt_scratch,
+    failure_file,
+    slot_name,
+    task_environment,
+    write_node_file,
+)
+from fleetcraft.worker.evidence import Evidence, explain_end
 from fleetcraft.worker.health import observe_node
 from fleetcraft.worker.launchers import Launchers
 from fleetcraft.worker.packing import Share
 
+_MEASURED = ("wall_s", "cpu_s", "max_rss_mb", "strays")
+
 
 @dataclass(slots=True)
 class Running:
-    """An attempt in progress."""
+    """An attempt in progress.
+
+    Parameters
+    ----------
+    kills : what the kernel had counted before it.
+    alone : whether nothing else has run here since it began.
+    """
 
     claim: Claim
     share: Share
     launcher: str
     started_s: float
     node_file: Path
+    kills: Kills | None
+    alone: bool
     stop_cause: str | None = None
     observed: dict[str, Any] = field(default_factory=dict)
 
@@ -81,7 +101,12 @@ class Attempts:
             slot=slot_name(self._host, share),
             threads=claim.request.threads,
         )
-        self.running[key] = Running(claim, share, spec.launcher, self._clock.monotonic(), node_file, observed=observed)
+        alone = not self.running
+        for other in self.running.values():
+            other.alone = False
+        self.running[key] = Running(
+            claim, share, spec.launcher, self._clock.monotonic(), node_file, kills(), alone, observed=observed
+        )
         launcher.start(
             key,
             command=[node_copy(spec.command[0]), *spec.command[1:]],
@@ -100,33 +125,47 @@ class Attempts:
                 run.stop_cause = cause if task_id is not None else run.stop_cause or cause
                 self._launchers.of(run.launcher).stop(key)
 
-    def finish(
-        self, key: str, outcome: Outcome, cause: str, exit_code: int | None, measured: dict[str, Any]
-    ) -> tuple[Running, Attempt]:
-        """An attempt is gone, and so is all that it had on this node: it, and the line that ends it."""
+    def finish(self, key: str, outcome: Outcome, cause: str, event: dict[str, Any]) -> tuple[Running, Attempt]:
+        """An attempt is gone, and so is all that it had on this node: it, and the line that ends it.
+
+        Parameters
+        ----------
+        event : what its launcher reported; empty where that died.
+        """
         run = self.running[key]
         observed = run.observed
         if run.claim.request.access == "exclusive":
             observed = {**observed, "after": observe_node(run.share.gpus)}
         lasted_s, wall_s = self._clock.monotonic() - run.started_s, self._clock.wall()
+        exit_code = event.get("exit_code")
         ending = replace(
             self._station.attempt(run.claim, outcome, cause),
             exit_code=exit_code,
             started_s=round(wall_s - lasted_s, 3),
             ended_s=round(wall_s, 3),
             log=str(self._spool.layout.log(run.claim.name).relative_to(self._spool.root)),
-            measured=measured,
+            measured={name: event[name] for name in _MEASURED if name in event},
             observed=observed,
+            failure=self._failure(run, outcome, cause, event),
         )
         self._station.writer.note(
             "ended", task=run.claim.name.id, attempt=run.claim.name.attempt, outcome=outcome.value, exit_code=exit_code
         )
         run.node_file.unlink(missing_ok=True)
+        failure_file(run.node_file).unlink(missing_ok=True)
         scratch = attempt_scratch(key)
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
         del self.running[key]
         return run, ending
+
+    def _failure(self, run: Running, outcome: Outcome, cause: str, event: dict[str, Any]) -> dict[str, str]:
+        if outcome is Outcome.SUCCEEDED:
+            return {}
+        left, log = Failure.read(failure_file(run.node_file)), self._spool.layout.log(run.claim.name)
+        evidence = Evidence(event, left, run.kills, kills(), run.alone, log)
+        failure = explain_end(outcome, cause, run.claim.request, evidence)
+        return failure.as_json() if failure is not None else {}
 
     def descriptors(self) -> list[int]:
         """Those of launchers, which become readable when something is to be heard."""

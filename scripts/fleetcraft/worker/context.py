@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.ground.digests import canonical_json
+from fleetcraft.ground.failures import FAILURE_FILE
 from fleetcraft.spool import Claim
 from fleetcraft.worker.packing import Share
 
@@ -38,6 +39,7 @@ def task_environment(claim: Claim, share: Share, host: str, worker: str, node_fi
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in share.gpus),
         "FLEETCRAFT_ATTEMPT": attempt_key(claim),
         "FLEETCRAFT_DEVICE": "cuda:0" if share.gpus else "cpu",
+        FAILURE_FILE: str(failure_file(node_file)),
         "FLEETCRAFT_NODE_FILE": str(node_file),
         "FLEETCRAFT_SLOT": slot_name(host, share),
         "FLEETCRAFT_STREAM": spec.stream or spec.id,
@@ -45,6 +47,11 @@ def task_environment(claim: Claim, share: Share, host: str, worker: str, node_fi
         "FLEETCRAFT_THREADS": threads,
         "FLEETCRAFT_WORKER": worker,
     }
+
+
+def failure_file(node_file: Path) -> Path:
+    """Where an attempt leaves why it failed: in the memory of this machine, which a full disk doesn't concern."""
+    return node_file.with_suffix(".failure")
 
 
 def attempt_scratch(key: str) -> Path | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fleetcraft.ground.errors import BadInput, nearest
 from fleetcraft.spool import (
     FINAL_STATES,
+    Attempt,
     Lease,
     Place,
     Request,
@@ -98,7 +99,16 @@ def _history(record: TaskRecord) -> list[str]:
     for attempt in record.attempts:
         cause = "" if attempt.cause == attempt.outcome.value else f", {attempt.cause}"
         lines.append(f"Attempt {attempt.number} on {attempt.host}: {attempt.outcome.value}{cause}.")
+        lines += [f"    {line}" for line in why(attempt)]
     return lines
+
+
+def why(attempt: Attempt) -> list[str]:
+    """Class, problem and remedy of an attempt that failed, a line each."""
+    if not attempt.failure_class:
+        return []
+    sentences = [attempt.failure[part] for part in ("problem", "remedy") if attempt.failure.get(part)]
+    return [f"Failure class: {attempt.failure_class}.", *(f"{sentence}." for sentence in sentences)]
 
 
 def _log_tail(spool: Spool, place: Place, record: TaskRecord) -> list[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.worker.cgroup import limits_mb
 
-_UNLIMITED_MB = 1 << 40
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits")
 
 
@@ -92,36 +92,7 @@ def memory_mb(root: Path = Path("/")) -> int:
     for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
             total_kb = int(line.split()[1])
-    return min([total_kb // 1024, *_cgroup_limits_mb(root)])
-
-
-def _cgroup_limits_mb(root: Path) -> list[int]:
-    limits = []
-    for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            base, file = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            base, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = base / path.strip("/")
-        # Inside a container the path is the host's and isn't there; the limit is at the mount point then.
-        while True:
-            text = _first_line(group / file)
-            if text.isdecimal() and int(text) >> 20 < _UNLIMITED_MB:
-                limits.append(int(text) >> 20)
-            if group == base:
-                break
-            group = group.parent
-    return limits
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return ""
+    return min([total_kb // 1024, *limits_mb(root)])
 
 
 def list_gpus() -> list[Gpu]:

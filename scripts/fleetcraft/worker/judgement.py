@@ -35,7 +35,5 @@ def judge(spec: TaskSpec, request: Request, event: dict[str, Any], stop_cause: s
     if code is None:
         return Outcome.FAILED, "it could not be killed"
     if code < 0:
-        name = signal.Signals(-code).name
-        hint = "; out of memory is the usual reason" if name == "SIGKILL" else ""
-        return Outcome.FAILED, f"it was killed by {name}{hint}"
+        return Outcome.FAILED, f"it was killed by {signal.Signals(-code).name}"
     return Outcome.FAILED, f"exit code {code}"

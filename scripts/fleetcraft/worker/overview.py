@@ -35,6 +35,7 @@ class Overview:
     left_s : until all is done at that rate; None where nothing can be said.
     controlled : whether a controller may put more tasks into the spool.
     warnings : what needs somebody's attention, one sentence each.
+    failures : tasks that have failed, by the class of what they failed of.
     """
 
     campaign: str
@@ -44,6 +45,7 @@ class Overview:
     left_s: float | None
     controlled: bool
     warnings: tuple[str, ...]
+    failures: dict[str, int]
 
     @property
     def goes_on(self) -> bool:
@@ -78,6 +80,7 @@ class Overview:
                 for name, lease in sorted(self.leases.items())
             ],
             "warnings": list(self.warnings),
+            "failures": self.failures,
         }
 
 
@@ -89,15 +92,19 @@ class Observer:
         self._tail = JournalTail(spool.layout)
         self._groups: dict[str, str] = {}
         self._done_s: deque[float] = deque()
+        self._failed: dict[str, str] = {}
 
     def look(self) -> Overview:
         """The state of the run now."""
         self._read_journals()
         leases = read_leases(self._spool)
         counts: dict[str, Counter[str]] = {}
+        failures: Counter[str] = Counter()
         for task_id, place in survey(self._spool).items():
             group = self._groups.get(task_id) or "(no group)"
             counts.setdefault(group, Counter())[place.state.value] += 1
+            if place.state is State.FAILED:
+                failures[self._failed.get(task_id, "unclassified")] += 1
         rate = self._rate()
         left = sum(by_state[s.value] for by_state in counts.values() for s in (State.PENDING, State.RUNNING))
         return Overview(
@@ -107,15 +114,20 @@ class Observer:
             rate=rate,
             left_s=left / rate if rate > 0 else None,
             controlled=has_controller(self._spool),
-            warnings=tuple(self._warnings(leases, counts)),
+            warnings=tuple(self._warnings(leases, counts, failures)),
+            failures=dict(failures),
         )
 
     def _read_journals(self) -> None:
         for entry in self._tail.read():
             if entry.get("group"):
                 self._groups[entry["task"]] = entry["group"]
-            if entry.get("event") == "settled" and entry["to"] == State.DONE.value:
+            if entry.get("event") != "settled":
+                continue
+            if entry["to"] == State.DONE.value:
                 self._done_s.append(entry["wall_s"])
+            elif entry["to"] == State.FAILED.value:
+                self._failed[entry["task"]] = entry.get("failure") or entry["outcome"]
 
     def _rate(self) -> float:
         now_s = self._spool.clock.wall()
@@ -123,7 +135,7 @@ class Observer:
         self._done_s = deque(recent)
         return len(recent) / max(1.0, now_s - min(recent)) if recent else 0.0
 
-    def _warnings(self, leases: dict[str, Lease], counts: dict[str, Counter[str]]) -> list[str]:
+    def _warnings(self, leases: dict[str, Lease], counts: dict[str, Counter[str]], failures: Counter[str]) -> list[str]:
         warnings = []
         reason = aborted(self._spool)
         if reason is not None:
@@ -136,8 +148,14 @@ class Observer:
         for state in FINAL_STATES[1:]:
             number = sum(by_state[state.value] for by_state in counts.values())
             if number:
-                warnings.append(f"{number} tasks are in {state.value}.")
+                kinds = f" ({by_class(failures)})" if state is State.FAILED else ""
+                warnings.append(f"{number} tasks are in {state.value}{kinds}.")
         return warnings
+
+
+def by_class(failures: Counter[str]) -> str:
+    """`2 host memory, 1 bad input`."""
+    return ", ".join(f"{number} {name}" for name, number in sorted(failures.items(), key=lambda kind: (-kind[1], kind)))
 
 
 def misfits(spool: Spool, leases: dict[str, Lease]) -> list[str]:

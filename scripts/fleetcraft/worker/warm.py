@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleetcraft.ground.failures import FAILURE_FILE
 from fleetcraft.ground.waiting import readable
 from fleetcraft.worker.launcher import CommandStarter, Order
 from fleetcraft.worker.template import receive_message, send_message
@@ -46,7 +47,14 @@ _IMPORT_VARIABLES = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA_")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Keeps numerical libraries from starting their pools of threads in a template, which can't be forked then."""
 
-_IDENTITY = ("FLEETCRAFT_ATTEMPT", "FLEETCRAFT_TASK", "FLEETCRAFT_NODE_FILE", "FLEETCRAFT_SLOT", "FLEETCRAFT_STREAM")
+_IDENTITY = (
+    "FLEETCRAFT_ATTEMPT",
+    "FLEETCRAFT_TASK",
+    "FLEETCRAFT_NODE_FILE",
+    FAILURE_FILE,
+    "FLEETCRAFT_SLOT",
+    "FLEETCRAFT_STREAM",
+)
 
 
 class _Broken(Exception):
