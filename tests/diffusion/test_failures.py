@@ -39,6 +39,14 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
+def transformer(directory: Path, weights: bytes) -> None:
+    """A small one, saved by diffusers, with other bytes for its weights."""
+    model = WanTransformer3DModel(num_layers=1, num_attention_heads=1, attention_head_dim=12, text_dim=8, ffn_dim=8)
+    model.save_pretrained(directory / "model")
+    write(directory / "model" / "diffusion_pytorch_model.safetensors", weights)
+    WanTransformer3DModel.from_pretrained(directory / "model", local_files_only=True)
+
+
 @pytest.mark.parametrize(
     ("act", "failure_class", "problem"),
     [
@@ -56,6 +64,7 @@ def write(path: Path, content: bytes) -> Path:
             "missing weights",
             "no file named",
         ),
+        (lambda directory: transformer(directory, TRUNCATED), "corrupt weights", "header"),
     ],
 )
 def test_what_libraries_raise_has_a_class(

@@ -212,6 +212,26 @@ def evidence(**changes: object) -> Evidence:
 
 
 @pytest.mark.parametrize(
+    ("line", "failure_class", "ended"),
+    [
+        ("Command 'python x.py' died with <Signals.SIGSEGV: 11>.", "crash", "it was killed by SIGSEGV"),
+        ("Command 'sh -c x; true' returned non-zero exit status 134.", "crash", "it was killed by SIGABRT"),
+        ("Command 'python x.py' died with <Signals.SIGKILL: 9>.", "killed", "it was killed by SIGKILL"),
+        ("Command 'python x.py' returned non-zero exit status 1.", "unclassified", "exit code 1"),
+    ],
+)
+def test_a_signal_that_ended_a_process_deeper_down_is_found_in_the_log(
+    line: str, failure_class: str, ended: str, tmp_path: Path
+) -> None:
+    """As Snakemake shows it, with the words of Python's own error."""
+    (tmp_path / "log").write_text(f"rule a:\n{line}\n[Mon Nov 30 15:00:00 2026]\nError in rule a:\n")
+    found = explain_end(Outcome.FAILED, "exit code 1", Request(), evidence(log=tmp_path / "log"))
+    assert found is not None
+    assert found.failure_class == failure_class
+    assert found.problem.startswith(ended)
+
+
+@pytest.mark.parametrize(
     ("outcome", "changes", "expected"),
     [
         (Outcome.INTERRUPTED, {}, None),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.failures import FAILURE_FILE
 
 
 def gang_command(command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -33,7 +34,7 @@ def gang_command(command: Sequence[str], environment: Mapping[str, str]) -> tupl
     return [*step, *command], kept
 
 
-_OF_ONE_NODE = frozenset({"CUDA_VISIBLE_DEVICES", "FLEETCRAFT_SLOT", "FLEETCRAFT_NODE_FILE"})
+_OF_ONE_NODE = frozenset({"CUDA_VISIBLE_DEVICES", "FLEETCRAFT_SLOT", "FLEETCRAFT_NODE_FILE", FAILURE_FILE})
 
 
 def run_gang(command: Sequence[str]) -> None:
