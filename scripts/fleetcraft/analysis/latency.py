@@ -1,0 +1,158 @@
+"""Latencies of timed passes: medians, spread, and paired ratios with intervals.
+
+Only records of the timed stage are taken (`kind: timings`). Nothing that a bulk job measured gets in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetcraft.analysis.statistics import CONFIDENCE, RESAMPLES
+from fleetcraft.ground.errors import BadInput, BadResult
+from fleetcraft.ground.records import Record
+
+OUTLIER = 3.5
+"""Modified z-score from which a pass is shown as an outlier (Iglewicz and Hoaglin, 1993). It is never dropped."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How long an arm takes, as a share of the baseline's time on the same prompts and in the same rounds.
+
+    value : geometric mean over prompts of the median over rounds.
+    low, high : bootstrap interval; None where there is but one prompt and one round.
+    """
+
+    arm: str
+    baseline: str
+    phase: str
+    value: float
+    low: float | None
+    high: float | None
+    prompts: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Seconds of one phase of one arm over all prompts and rounds."""
+
+    arm: str
+    phase: str
+    median: float
+    low: float
+    high: float
+    passes: int
+    outliers: int
+
+
+def measured(records: Iterable[Record]) -> list[Record]:
+    """The passes that count: timed ones, that were alone on their node, without warm-up.
+
+    Raises
+    ------
+    BadInput : a record is none of the timed stage.
+    """
+    counted = []
+    for record in records:
+        if record.get("kind") != "timings":
+            raise BadInput(
+                "only records of timed passes can enter a latency",
+                key="kind",
+                value=record.get("kind"),
+                remedy="Bulk generation says nothing of latency; add `timing:` to the experiment and run `snakemake`",
+            )
+        if record["valid"] and not record["warmup"]:
+            counted.append(record)
+    return counted
+
+
+def refuse_mixed(records: Sequence[Record]) -> None:
+    """Passes of different nodes, devices or stacks are no pair.
+
+    Raises BadResult, naming what differs.
+    """
+    for name in ("host", "slot", "stack", "job"):
+        seen = sorted({str(record["where"][name]) for record in records})
+        if len(seen) > 1:
+            raise BadResult(
+                f"these passes can't be compared: they were timed on different {name}s: {', '.join(seen)}",
+                remedy="Time all arms in one job: `snakemake --forcerun timing`",
+            )
+
+
+def ratios(records: Sequence[Record], baseline: str, phase: str) -> list[Ratio]:
+    """Every other arm's time in `phase` against the baseline's; `records` are those that count (`measured`)."""
+    refuse_mixed(records)
+    seconds = _by_arm(records, phase)
+    found = []
+    for arm, ours in seconds.items():
+        if arm == baseline or baseline not in seconds:
+            continue
+        theirs = seconds[baseline]
+        pairs: dict[str, list[float]] = defaultdict(list)
+        for about in sorted(ours):
+            if about in theirs:
+                pairs[str(about[:2])].append(ours[about] / theirs[about])
+        if pairs:
+            value, low, high = geometric_mean_of_medians(pairs)
+            rounds = max(len(rounds) for rounds in pairs.values())
+            found.append(Ratio(arm, baseline, phase, value, low, high, len(pairs), rounds))
+    return found
+
+
+def spreads(records: Sequence[Record], phase: str) -> list[Spread]:
+    """Median and quartiles of each arm in `phase`, and how many passes lie far from their prompt's median."""
+    found = []
+    for arm, values in _by_arm(records, phase).items():
+        seconds = np.array(list(values.values()))
+        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+        by_prompt: dict[str, list[float]] = defaultdict(list)
+        for about, value in values.items():
+            by_prompt[str(about[:2])].append(value)
+        outliers = sum(len(outlying(group)) for group in by_prompt.values())
+        found.append(Spread(arm, phase, float(median), float(low), float(high), len(seconds), outliers))
+    return found
+
+
+def outlying(seconds: Sequence[float]) -> list[int]:
+    """Positions of values that are far from the median, by the median of deviations."""
+    values = np.asarray(seconds)
+    deviations = np.abs(values - np.median(values))
+    typical = float(np.median(deviations))
+    if typical == 0:
+        return [int(index) for index in np.flatnonzero(deviations > 0)] if len(values) > 2 else []
+    return [int(index) for index in np.flatnonzero(0.6745 * deviations / typical > OUTLIER)]
+
+
+def geometric_mean_of_medians(groups: Mapping[str, Sequence[float]]) -> tuple[float, float | None, float | None]:
+    """The mean of ratios grouped by prompt, and its percentile bootstrap interval.
+
+    Prompts are resampled, and within each its rounds: with few prompts the spread of the rounds is what is known. The
+    generator is seeded, so the same records give the same interval.
+    """
+    logs = [np.log(np.asarray(values, dtype=float)) for values in groups.values()]
+    value = float(np.exp(np.mean([np.median(values) for values in logs])))
+    if len(logs) == 1 and len(logs[0]) == 1:
+        return value, None, None
+    generator = np.random.default_rng(0)
+    # Medians of resampled rounds, [prompts, resamples]; then prompts are resampled among them.
+    medians = np.stack(
+        [np.median(values[generator.integers(len(values), size=(RESAMPLES, len(values)))], axis=1) for values in logs]
+    )
+    chosen = generator.integers(len(logs), size=(RESAMPLES, len(logs)))
+    means = np.exp(np.mean(medians[chosen, np.arange(RESAMPLES)[:, None]], axis=1))
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return value, float(low), float(high)
+
+
+def _by_arm(records: Sequence[Record], phase: str) -> dict[str, dict[tuple[str, int, int], float]]:
+    """Arm → (prompt, seed, round) → seconds."""
+    found: dict[str, dict[tuple[str, int, int], float]] = defaultdict(dict)
+    for record in records:
+        found[record["arm"]][record["prompt"], record["seed"], record["round"]] = record["seconds"][phase]
+    return found
