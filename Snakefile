@@ -26,6 +26,7 @@ include: "rules/decode.smk"
 include: "rules/encode.smk"
 include: "rules/ingest.smk"
 include: "rules/score.smk"
+include: "rules/timing.smk"
 include: "rules/analyze.smk"
 include: "rules/archive.smk"
 

@@ -10,6 +10,7 @@ rule archive:
         videos=all_manifests("videos"),
         scores=all_manifests("scores"),
         tables=rules.tables.output,
+        latency=latency_results,
         figures=expand(PATHS.score_figure("{dimension}"), dimension=PLAN.dimensions),
         sheets=expand(PATHS.contact_sheet("{arm}"), arm=PLAN.arms),
     output:

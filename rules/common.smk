@@ -66,6 +66,16 @@ def score_manifests_of_dimension(wildcards):
     ]
 
 
+def models_of_arms(wildcards):
+    """The records of all arms' models."""
+    return [PATHS.model(model) for model in PLAN.used_models]
+
+
+def latency_results(wildcards):
+    """Tables and figures of latencies, where the experiment asks for them."""
+    return rules.latency.output if PLAN.experiment.timing else []
+
+
 def all_manifests(kind):
     """Stands for all manifests that hold records of one kind."""
 
@@ -88,6 +98,10 @@ def generate_digest(wildcards):
 
 def videos_digest(wildcards):
     return PLAN.videos_digest(wildcards.arm, wildcards.shard)
+
+
+def timing_digest(wildcards):
+    return PLAN.timing_digest()
 
 
 def score_digest(wildcards):

@@ -6,5 +6,7 @@ from fleetcraft.evidence.archive import archive
 from fleetcraft.stages.launch import analysis
 
 with analysis(snakemake) as plan:
-    figures = [*snakemake.input.figures, *snakemake.input.sheets]
-    archive(plan, map(Path, snakemake.input.tables), map(Path, figures))
+    latency = [Path(file) for file in snakemake.input.get("latency", [])]
+    tables = [*map(Path, snakemake.input.tables), *(file for file in latency if file.suffix == ".csv")]
+    figures = [*map(Path, snakemake.input.figures), *map(Path, snakemake.input.sheets)]
+    archive(plan, tables, [*figures, *(file for file in latency if file.suffix == ".png")])

@@ -1,7 +1,8 @@
-"""Figures of scores."""
+"""Figures of scores and of latencies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -10,11 +11,15 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
+from fleetcraft.analysis.latency import measured, timed_passes
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt
 from fleetcraft.ground.files import new_file
+from fleetcraft.ground.records import Record
 from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.timing.passes import PHASES
 
 _MOST_LINES = 200
 """Pairs that are joined by lines; with more of them the lines would hide the dots."""
@@ -41,6 +46,62 @@ def score_figure(results: Results, dimension: str, path: Path) -> None:
     axes.set_ylabel(DIMENSIONS[dimension].label)
     axes.set_title(f"{dimension}: {len(scores[arms[0]])} videos an arm")
     axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def latency_figure(records: Sequence[Record], arms: Sequence[str], path: Path) -> None:
+    """Every timed pass as a dot, arms side by side, those of one prompt and round joined; crosses don't count."""
+    passes = timed_passes(records)
+    counted = {_about(one): one["seconds"]["total"] for one in measured(passes)}
+    figure, axes = plt.subplots(figsize=(1.8 + 1.6 * max(2, len(arms)), 4.2), layout="constrained")
+    pairs = sorted({about[1:] for about in counted})
+    for pair in pairs[:_MOST_LINES]:
+        heights = [counted.get((arm, *pair), np.nan) for arm in arms]
+        axes.plot(range(len(arms)), heights, color="0.8", linewidth=0.8, zorder=1)
+    for position, arm in enumerate(arms):
+        kept = [seconds for about, seconds in counted.items() if about[0] == arm]
+        dropped = [
+            one["seconds"]["total"] for one in passes if one["arm"] == arm and (one["warmup"] or not one["valid"])
+        ]
+        axes.scatter(np.full(len(kept), position), kept, s=18, alpha=0.6, color=f"C{position % 10}", zorder=2)
+        axes.scatter(np.full(len(dropped), position - 0.15), dropped, s=16, marker="x", color="0.6", zorder=2)
+        if kept:
+            axes.hlines(float(np.median(kept)), position + 0.1, position + 0.3, color="black", linewidth=2, zorder=3)
+    axes.set_xticks(range(len(arms)), arms)
+    axes.set_xlim(-0.4, max(1, len(arms) - 1) + 0.5)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("prompt to frames, seconds")
+    axes.set_title(f"{len(counted)} timed passes (×: not counted)")
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) -> None:
+    """The median of each phase, stacked, arm by arm; `counted` are the passes that count."""
+    figure, axes = plt.subplots(figsize=(7.5, 1.6 + 0.5 * len(arms)), layout="constrained")
+    left = np.zeros(len(arms))
+    for number, phase in enumerate(PHASES):
+        medians = np.array([_median(counted, arm, phase) for arm in arms])
+        axes.barh(range(len(arms)), medians, left=left, color=f"C{number}", label=phase.replace("_", " "))
+        left += medians
+    axes.set_yticks(range(len(arms)), arms)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds a video, medians")
+    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _about(record: Record) -> tuple[str, str, int, int]:
+    return record["arm"], record["prompt"], record["seed"], record["round"]
+
+
+def _median(records: Sequence[Record], arm: str, phase: str) -> float:
+    values = [record["seconds"][phase] for record in records if record["arm"] == arm]
+    return float(np.median(values)) if values else 0.0
+
+
+def _save(figure: Figure, path: Path) -> None:
     with new_file(path) as temporary:
         # Without the version of matplotlib in it, the same scores give the same bytes.
         figure.savefig(temporary, dpi=160, metadata={"Software": None})

@@ -5,15 +5,18 @@ Only records of the timed stage are taken (`kind: timings`). Nothing that a bulk
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fleetcraft.analysis.statistics import CONFIDENCE, RESAMPLES
+from fleetcraft.analysis.tables import csv_text, number
 from fleetcraft.ground.errors import BadInput, BadResult
 from fleetcraft.ground.records import Record
+from fleetcraft.timing.passes import KIND, PHASES
 
 OUTLIER = 3.5
 """Modified z-score from which a pass is shown as an outlier (Iglewicz and Hoaglin, 1993). It is never dropped."""
@@ -50,25 +53,31 @@ class Spread:
     outliers: int
 
 
-def measured(records: Iterable[Record]) -> list[Record]:
-    """The passes that count: timed ones, that were alone on their node, without warm-up.
+def timed_passes(records: Iterable[Record]) -> list[Record]:
+    """The passes in a manifest of the timed stage, whether they count or not.
 
     Raises
     ------
     BadInput : a record is none of the timed stage.
     """
-    counted = []
+    found = []
     for record in records:
-        if record.get("kind") != "timings":
+        kind = record.get("kind")
+        if kind == KIND:
+            found.append(record)
+        elif kind != "surroundings":
             raise BadInput(
                 "only records of timed passes can enter a latency",
                 key="kind",
-                value=record.get("kind"),
+                value=kind,
                 remedy="Bulk generation says nothing of latency; add `timing:` to the experiment and run `snakemake`",
             )
-        if record["valid"] and not record["warmup"]:
-            counted.append(record)
-    return counted
+    return found
+
+
+def measured(records: Iterable[Record]) -> list[Record]:
+    """The passes that count: those that were alone on their node, without warm-up."""
+    return [record for record in timed_passes(records) if record["valid"] and not record["warmup"]]
 
 
 def refuse_mixed(records: Sequence[Record]) -> None:
@@ -156,3 +165,38 @@ def _by_arm(records: Sequence[Record], phase: str) -> dict[str, dict[tuple[str, 
     for record in records:
         found[record["arm"]][record["prompt"], record["seed"], record["round"]] = record["seconds"][phase]
     return found
+
+
+def latency_tables(records: Iterable[Record], plan: Mapping[str, Any]) -> dict[str, str]:
+    """Name → CSV text: `latency` by arm and phase, and `latency_ratios` to the baseline; `plan` is its document."""
+    passes = timed_passes(records)
+    counted = measured(passes)
+    invalid = Counter(one["arm"] for one in passes if not one["valid"] and not one["warmup"])
+    rows, frames = [], plan["experiment"]["video"]["frames"]
+    for phase in ("total", *PHASES):
+        for spread in spreads(counted, phase) if counted else []:
+            fps = number(frames / spread.median) if phase == "total" else ""
+            seconds = [number(value) for value in (spread.median, spread.low, spread.high)]
+            rows.append([spread.arm, phase, *seconds, fps, spread.passes, invalid[spread.arm], spread.outliers])
+    for arm in plan["conditions"]:
+        if not any(record["arm"] == arm for record in counted) and invalid[arm]:
+            rows.append([arm, "total", "", "", "", "", 0, invalid[arm], 0])
+    header = ["arm", "phase", "median_s", "low_s", "high_s", "frames_per_second", "passes", "invalid", "outliers"]
+    # The campaign's baseline may be a directory of videos: then the first arm that is timed stands in.
+    timed = [arm for arm in plan["conditions"] if any(one["arm"] == arm for one in counted)]
+    baseline = plan["baseline"] if plan["baseline"] in timed else next(iter(timed), plan["baseline"])
+    pairs = [ratio for phase in ("total", *PHASES) for ratio in ratios(counted, baseline, phase)]
+    return {
+        "latency": csv_text(header, rows),
+        "latency_ratios": csv_text(
+            ["arm", "baseline", "phase", "ratio", "low", "high", "prompts", "rounds"],
+            [
+                [
+                    *(ratio.arm, ratio.baseline, ratio.phase),
+                    *("" if value is None else number(value) for value in (ratio.value, ratio.low, ratio.high)),
+                    *(ratio.prompts, ratio.rounds),
+                ]
+                for ratio in pairs
+            ],
+        ),
+    }

@@ -97,7 +97,7 @@ def _scores(results: Results) -> str:
             values = results.values(arm, dimension)
             if values:
                 rows.append([arm, dimension, len(values), *_interval(mean_over_prompts(by_prompt(values)))])
-    return _csv(["arm", "dimension", "videos", "mean", "low", "high"], rows)
+    return csv_text(["arm", "dimension", "videos", "mean", "low", "high"], rows)
 
 
 def _paired(results: Results) -> str:
@@ -110,7 +110,7 @@ def _paired(results: Results) -> str:
             if arm != baseline and differences:
                 interval = _interval(mean_over_prompts(by_prompt(differences)))
                 rows.append([arm, baseline, dimension, len(differences), *interval])
-    return _csv(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
+    return csv_text(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
 
 
 def _encoders(results: Results) -> str:
@@ -126,7 +126,7 @@ def _encoders(results: Results) -> str:
         [*about, len(found), round(sum(found) / len(found))]
         for about, found in sorted(sizes.items(), key=lambda item: (order[item[0][0]], item[0][1:]))
     ]
-    return _csv(["arm", "encoder", "settings", "videos", "mean_bytes"], rows)
+    return csv_text(["arm", "encoder", "settings", "videos", "mean_bytes"], rows)
 
 
 def _compute(results: Results) -> str:
@@ -154,12 +154,12 @@ def _compute(results: Results) -> str:
                 [
                     arm,
                     len(works),
-                    _number(forwards / len(works)),
-                    _number(computed / len(works)),
-                    _number(computed / possible),
+                    number(forwards / len(works)),
+                    number(computed / len(works)),
+                    number(computed / possible),
                 ]
             )
-    return _csv(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks"], rows)
+    return csv_text(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks"], rows)
 
 
 def _samples(results: Results) -> str:
@@ -174,9 +174,9 @@ def _samples(results: Results) -> str:
                 scores = [results.scores[dimension].get(about) for dimension in results.dimensions]
                 rows.append(
                     [arm, prompt["text"], seed, video["sample"], video["sha256"]]
-                    + ["" if score is None else _number(score["value"]) for score in scores]
+                    + ["" if score is None else number(score["value"]) for score in scores]
                 )
-    return _csv(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
+    return csv_text(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
 
 
 def _encoder(encoder: dict[str, Any]) -> tuple[str, str]:
@@ -195,14 +195,16 @@ def by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:
 
 
 def _interval(mean: Mean) -> list[str]:
-    return [_number(mean.value), *("" if bound is None else _number(bound) for bound in (mean.low, mean.high))]
+    return [number(mean.value), *("" if bound is None else number(bound) for bound in (mean.low, mean.high))]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """As tables have it: six decimals."""
     return f"{value:.6f}"
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

@@ -69,6 +69,8 @@ def summary_text(plan: Plan) -> str:
     console.print(table)
     for line in _encoder_note(_rows(plan, "encoders")):
         console.print(line, highlight=False)
+    if plan.experiment.timing:
+        console.print(_latencies(plan))
     console.print(places)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
@@ -81,6 +83,23 @@ def _encoder_note(rows: Sequence[dict[str, str]]) -> list[str]:
         return []
     arms = [f"  {row['arm']}: {row['encoder']}, {row['settings']}" for row in rows]
     return ["The arms were not all encoded alike, as far as is known: differences include the encoders'.", *arms, ""]
+
+
+def _latencies(plan: Plan) -> str:
+    """One line an arm: seconds from the prompt to frames, and the ratio to the baseline with its interval."""
+    totals = {row["arm"]: row for row in _rows(plan, "latency") if row["phase"] == "total"}
+    ratios = {row["arm"]: row for row in _rows(plan, "latency_ratios") if row["phase"] == "total"}
+    lines = [f"latency, prompt to frames, alone on {'a GPU' if plan.experiment.stack.device == 'cuda' else 'the node'}"]
+    for arm, row in totals.items():
+        text = f"{float(row['median_s']):.3f} s, {row['passes']} passes" if row["median_s"] else "no valid pass"
+        if arm in ratios:
+            ratio = ratios[arm]
+            interval = f" [{float(ratio['low']):.3f}, {float(ratio['high']):.3f}]" if ratio["low"] else ""
+            text += f", {float(ratio['ratio']):.3f}{interval} of {plan.baseline}'s"
+        if int(row["invalid"]):
+            text += f" ({row['invalid']} more were not alone on their node)"
+        lines.append(f"  {arm:<12} {text}")
+    return "\n".join([*lines, ""])
 
 
 def _rows(plan: Plan, table: str) -> list[dict[str, str]]:

@@ -69,6 +69,7 @@ def manifests_of(plan: Plan) -> dict[str, list[Path]]:
             for dimension in plan.dimensions
             for shard in plan.scored_shards(arm, dimension)
         ],
+        **({"timings": [Path(paths.timings)]} if plan.experiment.timing else {}),
     }
 
 

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.analysis.tables import TABLES, Results, make_tables, read_results
+from fleetcraft.analysis.latency import latency_tables
+from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.records import iterate_records
 
 _KINDS = ("latents", "videos", "scores")
 
@@ -48,7 +50,10 @@ def verify(directory: Path) -> Iterator[str]:
         return
     yield from _check_samples(plan, results)
     tables = make_tables(results)
-    for name in TABLES:
+    timings = directory / "records/timings.jsonl"
+    if timings.is_file():
+        tables |= latency_tables(iterate_records(timings), plan)
+    for name in tables:
         if (directory / f"tables/{name}.csv").read_text(encoding="utf-8") != tables[name]:
             yield f"underived: tables/{name}.csv is not what the records give"
 

@@ -146,6 +146,14 @@ class Scoring(Model):
         return _without_duplicates(names)
 
 
+class Timing(Model):
+    """A timed pass: exclusive on its node, one sample at a time, arms taking turns. Bulk generation is never timed."""
+
+    prompts: int = Field(4, ge=1, description="The first so many prompts, each with the first seed")
+    warmup: int = Field(1, ge=0, description="Rounds of every prompt that are recorded and not counted")
+    repeats: int = Field(3, ge=1, description="Rounds that count; each runs every arm once")
+
+
 class Experiment(Model):
     """An experiment: everything that decides the pixels and the scores of a campaign."""
 
@@ -160,6 +168,7 @@ class Experiment(Model):
     video: Video
     encoder: Encoder = Encoder()
     scoring: Scoring
+    timing: Timing | None = Field(None, description="Latencies, from passes of their own; null times nothing")
     shard_size: int = Field(16, ge=1, le=10_000, description="Samples that one job takes at most")
 
     @property
@@ -187,6 +196,8 @@ class Experiment(Model):
                 )
         if self.baseline not in self.arms:
             raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
+        if self.timing is not None and not self.generated:
+            raise ValueError("@timing: no arm is generated, so there is nothing to time; leave `timing` out")
         lowered = Counter(name.lower() for name in self.arms)
         for name in self.arms:
             if lowered[name.lower()] > 1:

@@ -128,6 +128,7 @@ class Plan:
             "tables": 1,
             "score_figure": len(self.dimensions),
             "contact_sheet": len(self.arms),
+            **({"timing": 1, "latency": 1} if self.experiment.timing else {}),
             "archive": 1,
         }
         return {rule: count for rule, count in counts.items() if count}
@@ -165,6 +166,12 @@ class Plan:
         for arm in self.arms:
             for shard in self.shards:
                 yield from self.samples(arm, shard)
+
+    @property
+    def timed_samples(self) -> list[tuple[str, int]]:
+        """The prompts that arms are timed on, each with the first seed; none without `timing`."""
+        timing = self.experiment.timing
+        return [(prompt.text, self.experiment.seeds[0]) for prompt in self.prompts[: timing.prompts if timing else 0]]
 
     def _is_scored(self, prompt: Prompt, dimension: str) -> bool:
         # A comparison with the baseline is no dimension of a suite: it suits every prompt.
@@ -219,6 +226,10 @@ class Plan:
             return {}
         return {"decode": DECODE, "encoder": {**self.encoder.as_json(), "fps": self.experiment.video.fps}}
 
+    def timing_settings(self) -> dict[str, int] | None:
+        """How arms are timed; None where they aren't."""
+        return None if self.experiment.timing is None else self.experiment.timing.model_dump()
+
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
         """What a scorer adds to a video's key."""
         known = DIMENSIONS[dimension]
@@ -254,6 +265,10 @@ class Plan:
         pair = self.videos_digest(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
         return key_of([self.videos_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
 
+    def timing_digest(self) -> str:
+        conditions = {arm: self.condition(arm) for arm in self.experiment.generated}
+        return key_of([conditions, self._video_settings_key, self.timing_settings(), self.timed_samples])
+
     @cached_property
     def digest(self) -> str:
         """The digest of the whole plan: of everything that decides a number of this campaign."""
@@ -266,6 +281,7 @@ class Plan:
                 "videos": {arm: self.video_settings(arm) for arm in self.arms},
                 "scorers": [self.scorer_settings(dimension) for dimension in self.dimensions],
                 "shard_size": self.experiment.shard_size,
+                **({"timing": timing} if (timing := self.timing_settings()) else {}),
             }
         )
 
@@ -283,6 +299,7 @@ class Plan:
             "seeds": self.experiment.seeds,
             "videos": {arm: self.video_settings(arm) for arm in self.arms},
             "scorers": {dimension: self.scorer_settings(dimension) for dimension in self.dimensions},
+            "timing": self.timing_settings(),
             "experiment": self.experiment.model_dump(mode="json"),
         }
 

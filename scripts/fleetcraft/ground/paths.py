@@ -81,6 +81,15 @@ class Paths:
         return f"{self.work}/figures/contact/{arm}.png"
 
     @property
+    def timings(self) -> str:
+        """The manifest of timed passes."""
+        return f"{self.scratch}/timings.jsonl"
+
+    def figure(self, name: str) -> str:
+        """A figure of the whole campaign."""
+        return f"{self.work}/figures/{name}.png"
+
+    @property
     def evidence(self) -> str:
         return f"{self.work}/evidence"
 

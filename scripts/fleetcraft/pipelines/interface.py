@@ -45,7 +45,12 @@ class Work:
 
 
 class Denoiser(Protocol):
-    """A loaded pipeline without its decoder."""
+    """A loaded pipeline without its decoder.
+
+    pipeline : of diffusers.
+    """
+
+    pipeline: Any
 
     def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
         """Latents [samples, channels, frames, height, width] on the CPU, each sample's from a generator of its own.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fleetcraft.ground.errors import BadEnvironment, BadResult
+from fleetcraft.pipelines.clock import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,5 +43,7 @@ def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
             "decoding gave pixels that are not finite", remedy="Look at the sample's latents and the VAE's dtype"
         )
     scaled = (pixels.clamp(-1, 1) + 1) * 127.5
-    frames: NDArray[np.uint8] = scaled.round().to(torch.uint8).permute(1, 2, 3, 0).cpu().numpy()
+    rounded = scaled.round().to(torch.uint8).permute(1, 2, 3, 0)
+    with span("transfer"):
+        frames: NDArray[np.uint8] = rounded.cpu().numpy()
     return frames

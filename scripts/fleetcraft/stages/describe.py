@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
+from fleetcraft.ground.digests import key_of
+from fleetcraft.ground.errors import BadInput
 from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.job import Job
 
@@ -39,8 +41,7 @@ def _models(plan: Plan, model: str) -> Job:
 
 
 def _generate(plan: Plan, arm: str, shard: str) -> Job:
-    settings = plan.experiment.generated[arm].model_dump(mode="json")
-    model, batch, video = settings.pop("model"), settings.pop("batch"), plan.experiment.video
+    settings = plan.experiment.generated[arm]
     return Job(
         "generate",
         "diffusion",
@@ -49,16 +50,10 @@ def _generate(plan: Plan, arm: str, shard: str) -> Job:
         plan.paths.latents(arm, shard),
         samples=tuple(_labels(sample) for sample in plan.samples(arm, shard)),
         settings={
-            **_model_settings(plan, model),
-            "shape": plan.latent_shape[model],
-            "batch": batch,
-            "denoise": {
-                **settings,
-                "width": video.width,
-                "height": video.height,
-                "frames": video.frames,
-                "fps": video.fps,
-            },
+            **_model_settings(plan, settings.model),
+            "shape": plan.latent_shape[settings.model],
+            "batch": settings.batch,
+            "denoise": _denoise_settings(plan, arm),
         },
     )
 
@@ -122,6 +117,37 @@ def _ingest(plan: Plan, arm: str, shard: str) -> Job:
     )
 
 
+def _timing(plan: Plan) -> Job:
+    timing, video = plan.experiment.timing, plan.experiment.video
+    if timing is None:
+        raise BadInput(
+            "this experiment times nothing",
+            key="timing",
+            remedy="Add `timing: {prompts: 4, warmup: 1, repeats: 3}` to it",
+        )
+    return Job(
+        "timing",
+        "diffusion",
+        STACK_PACKAGES,
+        plan.paths.store,
+        plan.paths.timings,
+        samples=tuple({"prompt": prompt, "seed": seed} for prompt, seed in plan.timed_samples),
+        settings={
+            "device": plan.experiment.stack.device,
+            "stack": key_of(plan.stack),
+            "shape": [video.frames, video.height, video.width],
+            "fps": video.fps,
+            "encoder": plan.encoder.as_json(),
+            "warmup": timing.warmup,
+            "repeats": timing.repeats,
+            "arms": {
+                name: {**_model_settings(plan, arm.model), "denoise": _denoise_settings(plan, name)}
+                for name, arm in plan.experiment.generated.items()
+            },
+        },
+    )
+
+
 def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
     known = DIMENSIONS[dimension]
     return Job(
@@ -172,6 +198,7 @@ _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "decode": _decode,
     "encode": _encode,
     "ingest": _ingest,
+    "timing": _timing,
     "score": _score,
     "contact_sheet": _contact_sheet,
 }
@@ -189,6 +216,13 @@ def _model_settings(plan: Plan, model: str) -> dict[str, Any]:
         "model_directory": model_directory(plan, model),
         "device": plan.experiment.stack.device,
     }
+
+
+def _denoise_settings(plan: Plan, arm: str) -> dict[str, Any]:
+    """What `DenoiseSettings` takes."""
+    video, settings = plan.experiment.video, plan.experiment.generated[arm].model_dump(mode="json")
+    del settings["model"], settings["batch"]
+    return {**settings, "width": video.width, "height": video.height, "frames": video.frames, "fps": video.fps}
 
 
 def _labels(sample: Sample) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""What else happened on the node while something was timed: other processes' work, the state of its GPUs.
-
-Nothing here decides by itself that a figure is good: it is written down, and `Watch.disturbance` says what makes a
-pass invalid.
-"""
+"""What else happened on the node while something was timed: other processes' work, the state of its GPUs."""
 
 from __future__ import annotations
 
@@ -73,7 +69,7 @@ class Snapshot:
 
     load_average : of one minute.
     gpus : what nvidia-smi says of this process's devices; None where there is no nvidia-smi, or it doesn't answer.
-    gpu_processes : other processes on them; None likewise.
+    gpu_processes : processes that compute on them, this one included; None likewise.
     """
 
     load_average: float
@@ -92,8 +88,6 @@ def snapshot() -> Snapshot:
     if visible is not None:
         gpus = [gpu for gpu in gpus if gpu["uuid"] in visible] if gpus is not None else None
         processes = [one for one in processes if one["gpu_uuid"] in visible] if processes is not None else None
-    if processes is not None:
-        processes = [one for one in processes if one["pid"] != str(os.getpid())]
     return Snapshot(round(os.getloadavg()[0], 2), gpus, processes)
 
 
@@ -107,18 +101,34 @@ def neighbours() -> dict[str, Any] | None:
 
 
 def disturbances(before: Snapshot, after: Snapshot, node: dict[str, Any] | None) -> list[str]:
-    """Why a whole job wasn't alone, as far as can be told from its ends; empty where nothing speaks against it."""
+    """Why a whole job wasn't alone, as far as can be told from its ends; empty where nothing speaks against it.
+
+    before : taken before this process used a device, so that every process on it is another's.
+    """
     found = []
     if node is not None and node.get("access") != "exclusive":
         found.append("its worker shared the node with other tasks")
-    for when, seen in (("before", before), ("after", after)):
-        for process in seen.gpu_processes or ():
+    for when, seen, processes in (
+        ("before", before, before.gpu_processes or []),
+        ("after", after, _without_own(before.gpu_processes or [], after.gpu_processes or [])),
+    ):
+        for process in processes:
             found.append(f"process {process['pid']} held {process['used_memory']} MiB of a GPU {when} it")
         for gpu in seen.gpus or ():
             reasons = _hexadecimal(gpu["clocks_throttle_reasons.active"])
             if reasons is not None and reasons & ~_HARMLESS_THROTTLING:
                 found.append(f"the clocks of GPU {gpu['uuid']} were throttled {when} it (reasons {reasons:#x})")
     return found
+
+
+def _without_own(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The processes of others; in a container this one may be listed under a number that it doesn't know itself."""
+    own = str(os.getpid())
+    if any(process["pid"] == own for process in after):
+        return [process for process in after if process["pid"] != own]
+    known = {process["pid"] for process in before}
+    new = [process for process in after if process["pid"] not in known]
+    return [process for process in after if process["pid"] in known] + new[1:]
 
 
 def _ask(what: str, fields: tuple[str, ...]) -> list[dict[str, Any]] | None:

@@ -1,0 +1,17 @@
+"""Compute latencies and their ratios from the records of timed passes alone."""
+
+from pathlib import Path
+
+from fleetcraft.analysis.figures import latency_figure, phases_figure
+from fleetcraft.analysis.latency import latency_tables, measured
+from fleetcraft.ground.files import write_text
+from fleetcraft.ground.records import read_records
+from fleetcraft.stages.launch import analysis
+
+with analysis(snakemake) as plan:
+    records = read_records(Path(snakemake.input[0]))
+    tables = latency_tables(records, plan.document())
+    write_text(Path(snakemake.output.latency), tables["latency"])
+    write_text(Path(snakemake.output.ratios), tables["latency_ratios"])
+    latency_figure(records, plan.arms, Path(snakemake.output.pairs))
+    phases_figure(measured(records), plan.arms, Path(snakemake.output.phases))
