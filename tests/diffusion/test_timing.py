@@ -24,6 +24,7 @@ SETTINGS = {
     "guidance": 5.0,
     "negative_prompt": "",
     "cache": None,
+    "attention": None,
     "width": 64,
     "height": 64,
     "frames": 9,
