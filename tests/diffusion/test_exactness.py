@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def generate_job(family: str, model: Path, directory: Path, batch: int, count: i
         "device": "cpu",
         "shape": FAMILIES[family].geometry.latent_shape(FULL.width, FULL.height, FULL.frames),
         "batch": batch,
+        "long_prompts": "refuse",
         "denoise": dataclasses.asdict(FULL),
     }
     store, output = str(directory / "store"), str(directory / "manifest.jsonl")
@@ -119,6 +121,85 @@ def test_an_error_about_an_arm_s_setting_names_its_key_in_the_experiment(
     job.settings["denoise"]["attention"] = "efficient"
     with pytest.raises(BadInput, match=r"key 'arms\.full\.attention'.*found 'efficient'"):
         generate.run(job)
+
+
+# ---------------------------------------------------------------------- long prompts
+
+LONG = " ".join(["a slow boat on the lake"] * 40)
+
+
+@pytest.mark.parametrize("prompt", [LONG, PROMPTS[0], "&amp;  spaces "], ids=["long", "short", "untidy"])
+def test_what_a_reader_says_is_what_reaches_the_text_encoder(
+    family: str, tiny: Path, denoiser: Denoiser, prompt: str
+) -> None:
+    pipeline = denoiser.pipeline  # type: ignore[attr-defined]
+    for name, reader in FAMILIES[family].load().load_readers(tiny).items():
+        given = []
+        encoder, tokenizer = getattr(pipeline, name), getattr(pipeline, name.replace("text_encoder", "tokenizer"))
+
+        def look(_: object, arguments: Any, named: Any, given: list[torch.Tensor] = given) -> None:
+            given.append(named.get("input_ids", arguments[0] if arguments else None)[0])
+
+        hook = encoder.register_forward_pre_hook(look, with_kwargs=True)
+        denoiser.denoise([prompt], [0])
+        hook.remove()
+        reading, ids = reader.read(prompt), given[0].tolist()
+        end, padding = reader.lead + reading.taken, tokenizer.pad_token_id
+        assert set(ids[end:]) <= {padding}
+        assert padding not in ids[: end - 1]
+        assert ids[end - 1] in {tokenizer.eos_token_id, *ids[: end - 1]}, "CLIP's padding is its end of text"
+        assert (reading.tokens > reading.taken) == bool(reading.cut) == (prompt == LONG)
+        assert LONG.endswith(reading.cut)
+
+
+def test_a_prompt_that_is_too_long_is_refused_before_weights_are_loaded(
+    family: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny, tmp_path / "model")
+    for weights in model.glob("t*/*.safetensors"):
+        weights.unlink()
+    job = generate_job(family, model, tmp_path, batch=1, count=3)
+    job.samples[1]["prompt"], job.samples[2]["prompt"] = LONG, LONG + " again"
+    with pytest.raises(
+        BadInput, match=rf"key 'prompts': .*{family} takes: its text_encoder takes \d+ of \d+ tok"
+    ) as said:
+        generate.run(job)
+    assert "1 more prompt of this shard" in str(said.value)
+    assert "prompts: {long: cut}" in str(said.value)
+    assert capsys.readouterr().out.count("its text_encoder takes") == 2
+
+
+def test_a_negative_prompt_that_is_too_long_is_refused_too(family: str, tiny: Path, tmp_path: Path) -> None:
+    job = generate_job(family, tiny, tmp_path, batch=1, count=1)
+    job.settings["denoise"]["negative_prompt"] = LONG
+    with pytest.raises(BadInput, match=r"key 'arms\.full\.negative_prompt'"):
+        generate.run(job)
+
+
+def test_a_prompt_that_is_cut_is_made_and_said(
+    family: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = generate_job(family, tiny, tmp_path, batch=1, count=2)
+    job.samples[1]["prompt"], job.settings["long_prompts"] = LONG, "cut"
+    generate.run(job)
+    short, long = read_records(Path(job.output))
+    assert short["prompt_cut"] is False
+    assert long["prompt_cut"] is True
+    assert all(found["tokens"] == found["taken"] for found in short["prompt_tokens"].values())
+    assert all(found["tokens"] > found["taken"] for found in long["prompt_tokens"].values())
+    assert f"prompt {LONG!r}: its text_encoder takes" in capsys.readouterr().out
+
+
+def test_a_summary_that_is_cut_cuts_no_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """HunyuanVideo's CLIP reads 77 tokens; of any detailed prompt, Llama reads the rest."""
+    FAMILIES["hunyuan_video"].load().build_tiny(tmp_path / "model", 0)
+    job = generate_job("hunyuan_video", tmp_path / "model", tmp_path, batch=1, count=1)
+    job.samples[0]["prompt"] = LONG[:120]
+    generate.run(job)
+    (record,) = read_records(Path(job.output))
+    assert record["prompt_tokens"]["text_encoder_2"]["taken"] == 77
+    assert record["prompt_cut"] is False
+    assert "its text_encoder_2 takes 77 of" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- attention

@@ -321,9 +321,9 @@ def test_a_tokenizer_without_its_vocabulary_is_refused(family: str, tiny: Path, 
     tokenizer = json.loads(file.read_text())
     tokenizer["model"]["vocab"] = tokenizer["model"]["vocab"][:3]
     file.write_text(json.dumps(tokenizer))
-    denoiser = FAMILIES[family].load().load_denoiser(broken, FULL, "cpu")
+    reader = FAMILIES[family].load().load_readers(broken)["text_encoder"]
     with pytest.raises(MissingWeights, match="nothing but unknown tokens"):
-        denoiser.denoise([PROMPTS[0]], [0])
+        reader.read(PROMPTS[0])
 
 
 def test_pixels_are_rounded_to_nearest_and_clamped() -> None:

@@ -102,6 +102,12 @@ def test_compute_is_counted_and_not_timed() -> None:
     assert not any("second" in column or "latency" in column for column in table[0])
 
 
+def test_videos_of_prompts_that_were_cut_are_counted() -> None:
+    made = results(scores(0.0))
+    made.latents["fast", "a", 0]["prompt_cut"] = made.latents["fast", "b", 1]["prompt_cut"] = True
+    assert [row["cut_prompts"] for row in rows(make_tables(made)["compute"])] == ["0", "2"]
+
+
 def test_every_sample_has_a_row_in_the_order_of_the_plan() -> None:
     table = rows(make_tables(results(scores(0.0)))["samples"])
     assert [(row["arm"], row["prompt"], int(row["seed"])) for row in table] == list(

@@ -153,6 +153,10 @@ def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[st
     assert recomputed == keys(plan)["samples"]
 
 
+def test_what_becomes_of_long_prompts_changes_no_sample_that_is_made(small: dict[str, Any], plan_of: PlanOf) -> None:
+    assert keys(plan_of(small)) == keys(plan_of(changed(small, "prompts.long", "cut")))
+
+
 def test_a_setting_of_an_arm_that_says_what_is_so_anyway_changes_nothing(
     small: dict[str, Any], plan_of: PlanOf
 ) -> None:

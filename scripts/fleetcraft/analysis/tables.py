@@ -18,7 +18,7 @@ from fleetcraft.ground.records import Record, iterate_records
 TABLES = ("scores", "paired", "encoders", "compute", "samples")
 
 _KEPT = {
-    "latents": ("sample", "work"),
+    "latents": ("sample", "work", "prompt_cut"),
     "videos": ("sample", "key", "sha256", "bytes", "encoder"),
     "scores": ("sample", "video", "value"),
 }
@@ -48,7 +48,8 @@ class Results:
                     f"there are two {kind} records for arm {about[0]!r}, prompt {about[1]!r}, seed {about[2]}",
                     remedy="Delete the manifests of this arm and start again",
                 )
-            place[about] = {name: record[name] for name in _KEPT[kind]}
+            # Some latents were made before their records had all of these.
+            place[about] = {name: record[name] for name in _KEPT[kind] if name in record}
             if kind == "videos":
                 place[about]["encoder"] = _encoder(record["encoder"])
 
@@ -138,7 +139,8 @@ def _compute(results: Results) -> str:
     """
     rows = []
     for arm in results.arms:
-        works = [record["work"] for (owner, _, _), record in results.latents.items() if owner == arm]
+        records = [record for (owner, _, _), record in results.latents.items() if owner == arm]
+        works = [record["work"] for record in records]
         computed = sum(work["blocks_computed"] for work in works)
         possible = sum(work["blocks_possible"] for work in works)
         forwards = sum(work["forwards"] for work in works)
@@ -157,9 +159,10 @@ def _compute(results: Results) -> str:
                     number(forwards / len(works)),
                     number(computed / len(works)),
                     number(computed / possible),
+                    sum(record.get("prompt_cut", False) for record in records),
                 ]
             )
-    return csv_text(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks"], rows)
+    return csv_text(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks", "cut_prompts"], rows)
 
 
 def _samples(results: Results) -> str:

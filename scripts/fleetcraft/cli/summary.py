@@ -57,6 +57,7 @@ def summary_text(plan: Plan) -> str:
             if any(row["dimension"] == dimension for row in paired):
                 cells.append(_cell(paired, arm, dimension, "mean_difference", "+.1e"))
         table.add_row(*cells)
+    cut = {arm: int(row.get("cut_prompts", 0)) for arm, row in compute.items()}
     places = Table(box=None, show_header=False, pad_edge=False)
     report = Path(plan.paths.report)
     places.add_row("report", str(report) if report.exists() else f"snakemake --report {report}")
@@ -69,6 +70,9 @@ def summary_text(plan: Plan) -> str:
     console.print(table)
     for line in _encoder_note(_rows(plan, "encoders")):
         console.print(line, highlight=False)
+    if any(cut.values()):
+        numbers = ", ".join(f"{number} of {arm}" for arm, number in cut.items() if number)
+        console.print(f"videos of prompts that were cut to what the text encoder takes: {numbers}\n")
     if plan.experiment.timing:
         console.print(_latencies(plan))
     console.print(places)

@@ -92,6 +92,9 @@ class Prompts(Model):
         None, description="A text file with one prompt a line; empty lines and # comments are skipped"
     )
     limit: int | None = Field(None, ge=1, description="Only the first so many prompts")
+    long: Literal["refuse", "cut"] = Field(
+        "refuse", description="What becomes of a prompt that is longer than a model's text encoder takes"
+    )
 
     @model_validator(mode="after")
     def _either_suite_or_file(self) -> Prompts:

@@ -17,9 +17,11 @@ from diffusers import (
 from transformers import T5EncoderModel
 
 from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
 
 if TYPE_CHECKING:
@@ -67,6 +69,13 @@ def build_tiny(directory: Path, seed: int) -> None:
         transformer=transformer,
         scheduler=scheduler,
     ).save_pretrained(directory)
+
+
+def load_readers(directory: Path) -> dict[str, Reader]:
+    """T5 reads as much as the transformer was made for."""
+    (tokenizer,) = load_tokenizers(CogVideoXPipeline, directory, "tokenizer")
+    config = CogVideoXTransformer3DModel.load_config(directory / "transformer", local_files_only=True)
+    return {"text_encoder": Reader(tokenizer, FAMILIES["cogvideox"].text_tokens_of(config))}
 
 
 def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> CogVideoXDenoiser:

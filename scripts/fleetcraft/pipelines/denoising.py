@@ -13,7 +13,6 @@ from diffusers.hooks import HookRegistry
 from fleetcraft.ground.errors import BadEnvironment
 from fleetcraft.pipelines.attention import Attention
 from fleetcraft.pipelines.interface import DenoiseSettings, Work
-from fleetcraft.pipelines.loading import refuse_unknown_tokens
 
 
 class PipelineDenoiser(ABC):
@@ -46,10 +45,6 @@ class PipelineDenoiser(ABC):
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
         """Latents [samples, channels, frames, height, width] of samples that are denoised together; float32, CPU."""
-        for name in ("tokenizer", "tokenizer_2"):
-            if (tokenizer := getattr(self.pipeline, name, None)) is not None:
-                for prompt in prompts:
-                    refuse_unknown_tokens(tokenizer, prompt)
         self._forwards = self._blocks = 0
         self._attention.forget()
         try:

@@ -20,15 +20,20 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, LlamaConf
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TRANSFORMER = HunyuanVideoTransformer3DModel
+
+CLIP_TOKENS = 77
+"""Tokens that the pipeline hands to CLIP."""
 
 
 def build_tiny(directory: Path, seed: int) -> None:
@@ -98,6 +103,17 @@ def _bytes_tokenizer() -> CLIPTokenizer:
     names = [*characters, *(f"{character}</w>" for character in characters), "<|startoftext|>", "<|endoftext|>"]
     vocabulary = {name: number for number, name in enumerate(names)}
     return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+
+
+def load_readers(directory: Path) -> dict[str, Reader]:
+    """Llama reads the prompt within a template. CLIP, which reads 77 tokens, only adds a summary."""
+    llama, clip = load_tokenizers(HunyuanVideoPipeline, directory, "tokenizer", "tokenizer_2")
+    template, lead = DEFAULT_PROMPT_TEMPLATE["template"], DEFAULT_PROMPT_TEMPLATE["crop_start"]
+    tail = template.partition("{}")[2]
+    return {
+        "text_encoder": Reader(llama, FAMILIES["hunyuan_video"].text_tokens, template.format, lead, tail),
+        "text_encoder_2": Reader(clip, CLIP_TOKENS, whole=False),
+    }
 
 
 def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> HunyuanVideoDenoiser:

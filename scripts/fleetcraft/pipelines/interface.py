@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from fleetcraft.pipelines.prompts import Reader
+
 
 @dataclass(frozen=True)
 class DenoiseSettings:
@@ -82,6 +84,11 @@ class FamilyModule(Protocol):
     @staticmethod
     def build_tiny(directory: Path, seed: int) -> None:
         """Save a tiny pipeline with random weights, the same bytes for the same seed."""
+        ...
+
+    @staticmethod
+    def load_readers(directory: Path) -> dict[str, Reader]:
+        """How each text encoder, by its name in the checkpoint, gets to read a prompt. Loads tokenizers alone."""
         ...
 
     @staticmethod

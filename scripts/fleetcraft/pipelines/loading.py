@@ -44,16 +44,12 @@ def load_pipeline(pipeline_class: Any, directory: Path, device: str, **parts: An
     return pipeline.to(device)
 
 
-def refuse_unknown_tokens(tokenizer: Any, prompt: str) -> None:
-    """A tokenizer whose vocabulary is missing or foreign makes unknown tokens of everything, without a word."""
-    ids = set(tokenizer(prompt, add_special_tokens=False).input_ids)
-    if ids == {tokenizer.unk_token_id}:
-        raise MissingWeights(
-            "the tokenizer makes nothing but unknown tokens of this prompt",
-            file=tokenizer.name_or_path,
-            value=prompt,
-            remedy="Mirror the tokenizer's files again",
-        )
+def load_tokenizers(pipeline_class: Any, directory: Path, *names: str) -> list[Any]:
+    """The tokenizers of a checkpoint as its pipeline loads them, and nothing else of it."""
+    index = pipeline_class.load_config(directory, local_files_only=True)
+    others = {name: None for name, part in index.items() if isinstance(part, list) and name not in names}
+    pipeline = pipeline_class.from_pretrained(directory, local_files_only=True, **others)
+    return [getattr(pipeline, name) for name in names]
 
 
 def _meta_tensors(module: torch.nn.Module) -> list[str]:

@@ -17,9 +17,11 @@ from diffusers import (
 from transformers import T5EncoderModel
 
 from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
 
 if TYPE_CHECKING:
@@ -71,6 +73,12 @@ def build_tiny(directory: Path, seed: int) -> None:
         transformer=transformer,
         scheduler=scheduler,
     ).save_pretrained(directory)
+
+
+def load_readers(directory: Path) -> dict[str, Reader]:
+    """T5 alone."""
+    (tokenizer,) = load_tokenizers(LTXPipeline, directory, "tokenizer")
+    return {"text_encoder": Reader(tokenizer, FAMILIES["ltx"].text_tokens)}
 
 
 def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> LTXDenoiser:

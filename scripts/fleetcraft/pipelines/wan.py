@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanPipeline, WanTransformer3DModel
+from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from transformers import UMT5Config, UMT5EncoderModel
 
 from fleetcraft.pipelines.denoising import PipelineDenoiser
+from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_transformer, load_vae
+from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
@@ -62,6 +65,12 @@ def build_tiny(directory: Path, seed: int) -> None:
     WanPipeline(
         tokenizer=tokenizer, text_encoder=text_encoder, vae=vae, transformer=transformer, scheduler=scheduler
     ).save_pretrained(directory)
+
+
+def load_readers(directory: Path) -> dict[str, Reader]:
+    """UMT5 reads a prompt as the pipeline tidies it up."""
+    (tokenizer,) = load_tokenizers(WanPipeline, directory, "tokenizer")
+    return {"text_encoder": Reader(tokenizer, FAMILIES["wan"].text_tokens, prompt_clean)}
 
 
 def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> WanDenoiser:

@@ -53,6 +53,7 @@ def _generate(plan: Plan, arm: str, shard: str) -> Job:
             **_model_settings(plan, settings.model),
             "shape": plan.latent_shape[settings.model],
             "batch": settings.batch,
+            "long_prompts": plan.experiment.prompts.long,
             "denoise": _denoise_settings(plan, arm),
         },
     )

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetcraft.ground.errors import BadResult, FleetcraftError
+from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
 from fleetcraft.ground.records import Record
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.prompts import Readings
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import Stopwatch, peaks, provenance
 from fleetcraft.stages.shard import Sample, fill
@@ -33,6 +34,8 @@ def run(job: Job) -> None:
 
         settings, watch = job.settings, Stopwatch()
         numerics.pin(settings["device"])
+        with watch.phase("read"), _of_arm(job):
+            readings = _read_prompts(job, samples)
         with watch.phase("load"), _of_arm(job):
             denoiser = (
                 FAMILIES[settings["family"]]
@@ -57,6 +60,8 @@ def run(job: Job) -> None:
                     "seed": sample["seed"],
                     "shape": list(one.shape),
                     "dtype": str(one.dtype).removeprefix("torch."),
+                    "prompt_tokens": readings[sample["prompt"]].counts,
+                    "prompt_cut": readings[sample["prompt"]].mutilated,
                     "batch": {"size": len(batch), "place": place},
                     "work": asdict(work),
                     # A batch's time is shared by what it made, so that sums over records are the time that it took.
@@ -67,6 +72,32 @@ def run(job: Job) -> None:
                 yield store.commit("latents", sample["sample"], record, partial(_save, one, sample["sample"]))
 
     fill(job, "latents", "sample", make)
+
+
+def _read_prompts(job: Job, samples: list[Sample]) -> dict[str, Readings]:
+    """Prompt → what the text encoders read of it. What is cut is said, and refused unless the experiment allows it.
+
+    Before any weights are loaded: a shard with a prompt that is too long costs no more than its tokenizers.
+    """
+    readers = FAMILIES[job.settings["family"]].load().load_readers(Path(job.settings["model_directory"]))
+    negative, refused = job.settings["denoise"]["negative_prompt"], []
+    prompts = dict.fromkeys([negative, *(sample["prompt"] for sample in samples)])
+    readings = {prompt: Readings(readers, prompt) for prompt in prompts}
+    for prompt, reading in readings.items():
+        for said in reading.cuts:
+            print(f"generate: prompt {prompt!r}: {said}")
+        if reading.mutilated and job.settings["long_prompts"] == "refuse":
+            refused.append(prompt)
+    if refused:
+        first, more = refused[0], len(refused) - 1
+        raise BadInput(
+            f"this prompt is longer than the family {job.settings['family']} takes: {'; '.join(readings[first].cuts)}"
+            + (f" ({more} more prompt{'s' * (more > 1)} of this shard in its log)" if more else ""),
+            key="negative_prompt" if first == negative else "prompts",
+            value=first,
+            remedy="Shorten it, or have long prompts cut: `prompts: {long: cut}`",
+        )
+    return readings
 
 
 def _batches(job: Job, lacking: list[Sample]) -> Iterator[tuple[list[Sample], list[int]]]:
