@@ -1,4 +1,7 @@
-"""Loading the parts of a checkpoint: offline, in the arm's dtype, and never with something missing in silence."""
+"""Loading the parts of a checkpoint: offline, in the arm's dtype, and never with something missing in silence.
+
+No parameter asks for gradients: where somebody forgets inference mode, there is still no graph that keeps activations.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ def load_text_encoder(model_class: Any, directory: Path, dtype: str) -> Any:
         directory, dtype=getattr(torch, dtype), output_loading_info=True, local_files_only=True
     )
     _refuse_missing(sorted(report["missing_keys"]), "text encoder", directory)
-    return encoder
+    return encoder.requires_grad_(False)
 
 
 def load_transformer(model_class: Any, directory: Path, dtype: str) -> Any:
     """The denoising transformer, in the arm's dtype."""
     transformer = model_class.from_pretrained(directory, torch_dtype=getattr(torch, dtype), local_files_only=True)
     _refuse_missing(_meta_tensors(transformer), "transformer", directory)
-    return transformer
+    return transformer.requires_grad_(False)
 
 
 def load_vae(model_class: Any, directory: Path, device: str) -> Any:
@@ -34,7 +37,7 @@ def load_vae(model_class: Any, directory: Path, device: str) -> Any:
     vae = model_class.from_pretrained(directory, torch_dtype=torch.float32, local_files_only=True)
     _refuse_missing(_meta_tensors(vae), "VAE", directory)
     vae.use_tiling = vae.use_slicing = False
-    return vae.to(device).eval()
+    return vae.requires_grad_(False).to(device).eval()
 
 
 def load_pipeline(pipeline_class: Any, directory: Path, device: str, **parts: Any) -> Any:
