@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.records import read_records
@@ -216,12 +217,26 @@ def test_the_wanted_attention_is_what_runs_and_it_decides_the_latents(
     assert torch.equal(latents, free) == (seen.attention == (kernel,))
 
 
-def test_looking_at_the_attention_changes_no_bit(denoiser: Denoiser, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = together(denoiser, 0)
-    monkeypatch.setattr("fleetcraft.pipelines.attention._Watch.__torch_dispatch__", None)
-    denoiser._attention._seen = set()  # type: ignore[attr-defined]
-    monkeypatch.setattr(denoiser._attention, "forget", lambda: None)  # type: ignore[attr-defined]
-    assert torch.equal(together(denoiser, 0), watched)
+def test_looking_at_the_attention_changes_no_bit_and_is_done_once(family: str, tiny: Path) -> None:
+    fresh = FAMILIES[family].load().load_denoiser(tiny, FULL, "cpu")
+    looked = []
+    fresh.pipeline.transformer.register_forward_pre_hook(  # type: ignore[attr-defined]
+        lambda *_: looked.append(_get_current_dispatch_mode() is not None)
+    )
+    assert torch.equal(together(fresh, 0), together(fresh, 0))
+    assert looked == [True] + [False] * (len(looked) - 1)
+
+
+def test_attention_is_looked_at_again_after_a_forward_that_failed(
+    family: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = FAMILIES[family].load().load_denoiser(tiny, FULL, "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.nn.functional, "scaled_dot_product_attention", None)
+        with pytest.raises(TypeError):
+            together(fresh, 0)
+    assert _get_current_dispatch_mode() is None
+    assert fresh.denoise(PROMPTS[:1], [100])[1].attention == ("flash",)
 
 
 def test_attention_that_is_not_available_is_refused_by_name(family: str, tiny: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from experiments import changed
 
+from fleetcraft.analysis.tables import Results
+from fleetcraft.evidence.verify import _check_samples
 from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
@@ -192,3 +194,17 @@ def test_pairs_are_compared_whatever_their_batches(small: dict[str, Any], plan_o
 def test_paths_are_patterns_and_paths_alike() -> None:
     paths = Paths("/scratch", "/work", "demo")
     assert paths.videos("{arm}", "{shard}").format(arm="full", shard="s0") == paths.videos("full", "s0")
+
+
+def test_evidence_is_checked_by_the_places_of_batched_samples(small: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(changed(small, "arms.full.batch", 2))
+    results = Results(plan.document())
+    for sample in plan.all_samples():
+        about = (sample.arm, sample.prompt.text, sample.seed)
+        results.latents[about] = results.videos[about] = {"sample": sample.sample_id, "key": plan.video_key(sample)}
+    assert list(_check_samples(results.plan, results)) == []
+    misplaced = next(sample for sample in plan.all_samples() if sample.arm == "full" and sample.position == 1)
+    elsewhere = plan.conditions["full"].sample_id(misplaced.prompt.text, misplaced.seed, 0)
+    results.latents["full", misplaced.prompt.text, misplaced.seed] = {"sample": elsewhere}
+    (finding,) = _check_samples(results.plan, results)
+    assert finding == f"mismatched: a latents record is of sample {elsewhere}, planned was {misplaced.sample_id}"

@@ -37,6 +37,9 @@ _REFUSALS = ("No viable backend for scaled_dot_product_attention", "No available
 class Attention:
     """The attention of one transformer. Text encoders are left to torch's choice.
 
+    The first forward is looked at, for the others give torch the same shapes, types and masks to choose by: a sample
+    pays nothing, and neither does a timed pass after its warm-up.
+
     Parameters
     ----------
     wanted : the only kernel that may run; None leaves the choice to torch.
@@ -49,13 +52,9 @@ class Attention:
         transformer.register_forward_pre_hook(self._enter)
         transformer.register_forward_hook(self._leave, always_call=True)
 
-    def forget(self) -> None:
-        """Look again in the next forward."""
-        self._seen = None
-
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels that ran in the first forward since `forget`, by their names in an arm.
+        """The kernels that ran, by their names in an arm.
 
         Raises BadInput where they are not the wanted one.
         """
@@ -85,8 +84,10 @@ class Attention:
             self._seen = set()
             self._open.enter_context(_Watch(self._seen))
 
-    def _leave(self, *_: Any) -> None:
+    def _leave(self, _module: Any, _inputs: Any, output: Any) -> None:
         self._open.close()
+        if output is None:  # it failed, perhaps before it came to any attention
+            self._seen = None
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[misc]

@@ -46,7 +46,6 @@ class PipelineDenoiser(ABC):
     def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
         """Latents [samples, channels, frames, height, width] of samples that are denoised together; float32, CPU."""
         self._forwards = self._blocks = 0
-        self._attention.forget()
         try:
             # On the CPU whatever the device: a CUDA generator draws another stream.
             latents = self.sample(list(prompts), [torch.Generator("cpu").manual_seed(seed) for seed in seeds])

@@ -37,7 +37,7 @@ class Work:
 
     forwards : calls of the transformer (two a step under classifier-free guidance in most families).
     blocks_computed, blocks_possible : transformer blocks that ran, and those that would have without caching.
-    attention : the kernels that computed its attention in the first forward, by their names in an arm.
+    attention : the kernels that compute its attention, by their names in an arm.
     """
 
     forwards: int
