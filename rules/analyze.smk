@@ -33,6 +33,12 @@ rule tables:
             category="Tables",
             labels={"table": "transformer blocks computed"},
         ),
+        memory=report(
+            PATHS.table("memory"),
+            caption="../resources/report/memory.rst",
+            category="Tables",
+            labels={"table": "memory by phase and owner"},
+        ),
         samples=report(
             PATHS.table("samples"),
             caption="../resources/report/samples.rst",

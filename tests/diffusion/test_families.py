@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fleetcraft.experiment.sources import check_checkpoint
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadEnvironment, BadInput, BadResult, MissingWeights
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.interface import PLAIN, DecodeSettings, DenoiseSettings
 from fleetcraft.pipelines.numerics import to_uint8
 
 FULL = DenoiseSettings("float32", 4, 5.0, "", None, None, width=64, height=32, frames=9, fps=8)
@@ -121,16 +122,25 @@ def test_a_cache_that_finds_nothing_to_hook_is_refused(
 # ---------------------------------------------------------------------- decoding
 
 
-def decoded(family: str, model: Path, settings: DenoiseSettings, seed: int = 7) -> list[NDArray[np.uint8]]:
+def decoded(
+    family: str, model: Path, settings: DenoiseSettings, seed: int = 7, decode: DecodeSettings = PLAIN
+) -> list[NDArray[np.uint8]]:
     """The chunks of one video, denoised and decoded by parts that know nothing of each other."""
     module = FAMILIES[family].load()
     (latents,), _ = module.load_denoiser(model, settings, "cpu").denoise([PROMPTS[0]], [seed])
-    return list(module.load_decoder(model, "cpu").decode(latents))
+    return list(module.load_decoder(model, "cpu", decode).decode(latents))
 
 
-def decoded_by_the_pipeline(family: str, model: Path, settings: DenoiseSettings, seed: int = 7) -> NDArray[np.uint8]:
-    """The frames of the same video, as diffusers makes them in one go."""
+def decoded_by_the_pipeline(
+    family: str,
+    model: Path,
+    settings: DenoiseSettings,
+    seed: int = 7,
+    prepare: Callable[[torch.nn.Module], object] = lambda vae: None,
+) -> NDArray[np.uint8]:
+    """The frames of the same video, as diffusers makes them in one go, with its VAE prepared."""
     pipeline = DiffusionPipeline.from_pretrained(model)
+    prepare(pipeline.vae)
     pipeline.set_progress_bar_config(disable=True)
     arguments: dict[str, Any] = {} if FAMILIES[family].guidance == "embedded" else {"negative_prompt": ""}
     if FAMILIES[family].paced:
@@ -148,7 +158,7 @@ def decoded_by_the_pipeline(family: str, model: Path, settings: DenoiseSettings,
             output_type="pt",
             **arguments,
         ).frames[0]
-    frames: NDArray[np.uint8] = (pixels.permute(0, 2, 3, 1).numpy() * 255).round().astype(np.uint8)
+    frames: NDArray[np.uint8] = (pixels.permute(0, 2, 3, 1).float().numpy() * 255).round().astype(np.uint8)
     return frames
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetcraft.analysis.statistics import mean_over_prompts
-from fleetcraft.analysis.tables import Results, make_tables
+from fleetcraft.analysis.tables import Results, make_tables, memory_table
 from fleetcraft.ground.errors import BadResult, Damaged
 
 OURS = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
@@ -106,6 +106,30 @@ def test_videos_of_prompts_that_were_cut_are_counted() -> None:
     made = results(scores(0.0))
     made.latents["fast", "a", 0]["prompt_cut"] = made.latents["fast", "b", 1]["prompt_cut"] = True
     assert [row["cut_prompts"] for row in rows(make_tables(made)["compute"])] == ["0", "2"]
+
+
+def test_memory_is_the_most_of_any_sample_by_phase_and_owner_and_empty_where_not_measured() -> None:
+    made = Results(results(scores(0.0)).plan)
+    for seed, size in ((0, 100.0), (1, 300.0), (2, 200.0)):
+        about = {"arm": "fast", "prompt": "a", "seed": seed, "sample": "s"}
+        held = {"host_mb": size, "device_mb": None}
+        phases = {"denoise": {"feature_cache": {"host_mb": 1.5, "device_mb": 7.0}, "peak": held}}
+        decoded = {"memory": {"decode": {"peak": held, "vae": {"host_mb": 5.0, "device_mb": None}}}}
+        video = {"kind": "videos", "sha256": "0", "key": "k", "bytes": 7, "encoder": OURS, "decoded": decoded}
+        made.add(
+            [
+                {**video, "memory": {}, **about},
+                {"kind": "latents", "work": {}, "memory": phases, **about},
+            ]
+        )
+    # As records were before memory was told by phase.
+    made.add([{"kind": "latents", "work": {}, "arm": "fast", "prompt": "b", "seed": 0, "sample": "s"}])
+    assert [list(row.values()) for row in rows(memory_table(made))] == [
+        ["fast", "denoise", "peak", "300.000", ""],
+        ["fast", "denoise", "feature_cache", "1.500", "7.000"],
+        ["fast", "decode", "peak", "300.000", ""],
+        ["fast", "decode", "vae", "5.000", ""],
+    ]
 
 
 def test_every_sample_has_a_row_in_the_order_of_the_plan() -> None:

@@ -102,6 +102,42 @@ def test_attention_that_a_gpu_can_not_compute_is_refused_before_one_is_asked_for
         plan_of_file(file)
 
 
+TILES = {"width": 32, "height": 32, "stride_width": 16, "stride_height": 16}
+
+
+@pytest.mark.parametrize(
+    ("family", "decode", "key", "said"),
+    [
+        ("wan", {"tiling": TILES | {"width": 36}}, "tiling.width", "36 is no multiple of 8, the VAE's stride"),
+        ("ltx", {"tiling": TILES}, "tiling.stride_width", "16 is no multiple of 32"),
+        ("wan", {"tiling": TILES | {"stride_height": 40}}, "tiling.stride_height", "gaps between tiles of 32"),
+        ("cogvideox", {"tiling": TILES | {"width": 64, "height": 64}}, "tiling", "64×64 holds the whole frame"),
+        ("wan", {"temporal_tiles": {"frames": 8, "stride": 4}}, "temporal_tiles", "pieces of time of its own"),
+        ("hunyuan_video", {"temporal_tiles": {"frames": 16, "stride": 8}}, "temporal_tiles", "of its own; give null"),
+        ("ltx", {"temporal_tiles": {"frames": 16, "stride": 4}}, "temporal_tiles.stride", "4 is no multiple of 8"),
+        ("ltx", {"temporal_tiles": {"frames": 8, "stride": 16}}, "temporal_tiles.stride", "gaps between tiles of 8"),
+        ("ltx", {"temporal_tiles": {"frames": 16, "stride": 8}}, "temporal_tiles", "holds the whole video of 9"),
+        ("wan", {"slicing": True}, "slicing", "slicing splits a batch, and each video is decoded alone"),
+        ("wan", {"dtype": "float16"}, "dtype", "'float32' or 'bfloat16'"),
+        ("wan", {"tilling": None}, "tilling", "Did you mean 'tiling'"),
+    ],
+)
+def test_decoding_that_a_family_can_t_follow_is_refused_before_anything_is_computed(
+    of_family: Callable[[str], dict[str, Any]], write: Write, family: str, decode: dict[str, Any], key: str, said: str
+) -> None:
+    with pytest.raises(FleetcraftError, match=said) as caught:
+        plan_of_file(write({**of_family(family), "decode": decode}))
+    assert f"'decode.{key}'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_ltx_can_be_tiled_in_time_by_choice(of_family: Callable[[str], dict[str, Any]], plan_of: PlanOf) -> None:
+    plain = changed(of_family("ltx"), "video.frames", 41)
+    tiles = {"frames": 16, "stride": 8}
+    settings = plan_of({**plain, "decode": {"temporal_tiles": tiles}}).video_settings("full")["decode"]
+    assert settings == {"dtype": "float32", "tiling": False, "slicing": False, "temporal_tiles": tiles}
+
+
 def test_the_same_experiment_with_another_family_shares_no_sample(
     of_family: Callable[[str], dict[str, Any]], plan_of: PlanOf
 ) -> None:

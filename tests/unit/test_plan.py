@@ -90,6 +90,36 @@ def test_the_encoder_changes_videos_and_scores_but_no_sample(
     assert not before["scores"] & after["scores"]
 
 
+TILES = {"width": 16, "height": 16, "stride_width": 8, "stride_height": 8}
+
+
+@pytest.mark.parametrize(("key", "value"), [("dtype", "bfloat16"), ("tiling", TILES)])
+def test_how_latents_are_decoded_changes_videos_and_scores_but_no_sample(
+    small: dict[str, Any], plan_of: PlanOf, key: str, value: object
+) -> None:
+    before, after = keys(plan_of(small)), keys(plan_of(changed(small, "decode", {key: value})))
+    assert before["samples"] == after["samples"]
+    assert not before["videos"] & after["videos"]
+    assert not before["scores"] & after["scores"]
+
+
+def test_other_tiles_are_other_videos(small: dict[str, Any], plan_of: PlanOf) -> None:
+    one, other = (
+        keys(plan_of(changed(small, "decode", {"tiling": TILES | {"stride_width": stride}}))) for stride in (8, 16)
+    )
+    assert not one["videos"] & other["videos"]
+
+
+def test_decoding_as_ever_has_the_keys_that_it_had_before_it_could_be_set(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    """Golden: whoever changes this makes every video of every store anew."""
+    as_ever = {"dtype": "float32", "tiling": None, "temporal_tiles": None, "slicing": False}
+    for document in (small, changed(small, "decode", {}), changed(small, "decode", as_ever)):
+        settings = plan_of(document).video_settings("full")
+        assert settings["decode"] == {"dtype": "float32", "tiling": False, "slicing": False}
+
+
 def test_naming_a_preset_s_own_value_changes_nothing(small: dict[str, Any], plan_of: PlanOf) -> None:
     assert keys(plan_of(small)) == keys(plan_of(changed(small, "encoder.crf", 18)))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from campaigns import ROOT, Campaign, new_campaign, small_document
 
+from fleetcraft.ground.ledger import PHASES
 from fleetcraft.ground.records import read_records, write_records
 
 
@@ -57,11 +58,21 @@ def test_records_tell_where_and_how_each_artifact_was_made(finished: Campaign) -
     assert record["made"]["versions"]["torch"].startswith("2.")
     assert record["made"]["host"]
     assert record["seconds"]["denoise"] > 0
-    assert record["peaks"]["host_mb"] > 50
-    assert record["peaks"]["device_mb"] is None, "not measured where there is no GPU"
+    assert record["memory"]["denoise"]["peak"]["host_mb"] > 50
+    assert record["memory"]["denoise"]["peak"]["device_mb"] is None, "not measured where there is no GPU"
     assert record["work"]["blocks_computed"] < record["work"]["blocks_possible"]
     (record, *_) = read_records(finished.directory / "scratch/small/videos/cached/s0.jsonl")
     assert record["encoder"]["crf"] == 18
+    assert record["decoded"]["made"]["versions"]["torch"].startswith("2.")
+    assert record["decoded"]["seconds"]["decode"] > 0
+    rows = [row for row in table(finished, "memory") if row["arm"] == "cached"]
+    assert all(row["device_mb"] == "" for row in rows), "not measured where there is no GPU"
+    owners = {(row["phase"], row["owner"]): float(row["host_mb"]) for row in rows}
+    assert [phase for phase in PHASES if (phase, "peak") in owners] == [
+        *("load", "text_encoder", "denoise", "load_decoder", "decode", "encode", "check", "score")
+    ]
+    for phase, owner in (("denoise", "transformer"), ("denoise", "feature_cache"), ("decode", "staging")):
+        assert 0 < owners[phase, owner] < owners[phase, "peak"]
     assert len(record["encoder"]["ffmpeg_sha256"]) == 64
 
 

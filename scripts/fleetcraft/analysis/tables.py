@@ -13,9 +13,10 @@ from typing import Any
 
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.ground.errors import BadResult, Damaged
+from fleetcraft.ground.ledger import PEAK, PHASES, Held, most
 from fleetcraft.ground.records import Record, iterate_records
 
-TABLES = ("scores", "paired", "encoders", "compute", "samples")
+TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
     "latents": ("sample", "work", "prompt_cut"),
@@ -30,12 +31,15 @@ class Results:
     """Records, as far as tables need them, by what they are about: arm, prompt and seed.
 
     plan : the document of `plan.json`.
+    memory : (arm, phase, owner) → the most that any sample's record tells. Figures of the machine that computed, so
+        not the same in another campaign.
     """
 
     plan: dict[str, Any]
     latents: dict[tuple[str, str, int], Record] = field(default_factory=dict)
     videos: dict[tuple[str, str, int], Record] = field(default_factory=dict)
     scores: dict[str, dict[tuple[str, str, int], Record]] = field(default_factory=lambda: defaultdict(dict))
+    memory: dict[tuple[str, str, str], Held] = field(default_factory=dict)
 
     def add(self, records: Iterable[Record]) -> None:
         """Sort records in; a second one about the same thing is an error, not a choice."""
@@ -52,6 +56,12 @@ class Results:
             place[about] = {name: record[name] for name in _KEPT[kind] if name in record}
             if kind == "videos":
                 place[about]["encoder"] = _encoder(record["encoder"])
+            # A video's record holds that of its decoding. What an earlier version put into the store tells nothing.
+            for part in (record, record.get("decoded", {})):
+                for phase, owners in part.get("memory", {}).items():
+                    for owner, held in owners.items():
+                        key = (record["arm"], phase, owner)
+                        self.memory[key] = most(self.memory.get(key), held)
 
     @property
     def arms(self) -> list[str]:
@@ -87,6 +97,7 @@ def make_tables(results: Results) -> dict[str, str]:
         "paired": _paired(results),
         "encoders": _encoders(results),
         "compute": _compute(results),
+        "memory": memory_table(results),
         "samples": _samples(results),
     }
 
@@ -163,6 +174,20 @@ def _compute(results: Results) -> str:
                 ]
             )
     return csv_text(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks", "cut_prompts"], rows)
+
+
+def memory_table(results: Results) -> str:
+    """The most that each phase and each owner in it held in any sample of an arm, in MiB; empty where not measured."""
+    keys = sorted(
+        results.memory,
+        key=lambda key: (results.arms.index(key[0]), PHASES.index(key[1]), key[2] != PEAK, key[2]),
+    )
+    figures = ("host_mb", "device_mb")
+    rows = [
+        [*key, *("" if (value := results.memory[key][name]) is None else f"{value:.3f}" for name in figures)]
+        for key in keys
+    ]
+    return csv_text(["arm", "phase", "owner", *figures], rows)
 
 
 def _samples(results: Results) -> str:

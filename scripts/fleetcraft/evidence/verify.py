@@ -54,7 +54,10 @@ def verify(directory: Path) -> Iterator[str]:
     if timings.is_file():
         tables |= latency_tables(iterate_records(timings), plan)
     for name in tables:
-        if (directory / f"tables/{name}.csv").read_text(encoding="utf-8") != tables[name]:
+        file = directory / f"tables/{name}.csv"
+        if not file.is_file():
+            yield f"incomplete: tables/{name}.csv is not there"
+        elif file.read_text(encoding="utf-8") != tables[name]:
             yield f"underived: tables/{name}.csv is not what the records give"
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, attention_problem
+from fleetcraft.experiment.decoding import Decode
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines.families import FAMILIES
@@ -169,6 +170,7 @@ class Experiment(Model):
     prompts: Prompts
     seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1, description="One video a prompt and seed")
     video: Video
+    decode: Decode = Decode()
     encoder: Encoder = Encoder()
     scoring: Scoring
     timing: Timing | None = Field(None, description="Latencies, from passes of their own; null times nothing")
@@ -220,12 +222,15 @@ class Experiment(Model):
                     " samples; raise `shard_size`, best to many times the batch"
                 )
         for name in sorted({arm.model for arm in self.generated.values()}):
-            misfit = FAMILIES[self.models[name].family].geometry.problem(
-                self.video.width, self.video.height, self.video.frames
-            )
-            if misfit is not None:
-                key, text = misfit
-                raise ValueError(f"@video.{key}: {text} (model {name!r}, family {self.models[name].family})")
+            known = FAMILIES[self.models[name].family]
+            shape = (self.video.width, self.video.height, self.video.frames)
+            for section, misfit in (
+                ("video", known.geometry.problem(*shape)),
+                ("decode", self.decode.problem(known, *shape)),
+            ):
+                if misfit is not None:
+                    key, text = misfit
+                    raise ValueError(f"@{section}.{key}: {text} (model {name!r}, family {self.models[name].family})")
         return self
 
 

@@ -41,9 +41,6 @@ STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "
 DETERMINISM = {"deterministic_algorithms": True, "cpu_threads": 1, "tf32": False, "attention": "default"}
 """How the stages that run a model pin what torch would otherwise choose by machine; part of every sample's key."""
 
-DECODE = {"dtype": "float32", "tiling": False, "slicing": False}
-"""How latents become frames. Tiling and slicing would change pixels; what a family can't do without, it adds."""
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -224,7 +221,8 @@ class Plan:
         """What decode and encode add to the keys of an arm's samples; nothing where the videos exist already."""
         if arm in self.foreign:
             return {}
-        return {"decode": DECODE, "encoder": {**self.encoder.as_json(), "fps": self.experiment.video.fps}}
+        encoder = {**self.encoder.as_json(), "fps": self.experiment.video.fps}
+        return {"decode": self.experiment.decode.as_key(), "encoder": encoder}
 
     def timing_settings(self) -> dict[str, int] | None:
         """How arms are timed; None where they aren't."""

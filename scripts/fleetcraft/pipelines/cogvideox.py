@@ -16,12 +16,14 @@ from diffusers import (
 )
 from transformers import T5EncoderModel
 
+from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.interface import PLAIN, DecodeSettings, DenoiseSettings, Latents
 from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
 from fleetcraft.pipelines.prompts import Reader
+from fleetcraft.pipelines.tiling import cut, join
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
 
 if TYPE_CHECKING:
@@ -123,34 +125,39 @@ def transformer_inputs(
     }
 
 
-def load_decoder(directory: Path, device: str) -> CogVideoXDecoder:
-    """The VAE alone, in float32."""
-    return CogVideoXDecoder(load_vae(AutoencoderKLCogVideoX, directory / "vae", device))
+def load_decoder(directory: Path, device: str, settings: DecodeSettings = PLAIN) -> CogVideoXDecoder:
+    """The VAE alone."""
+    return CogVideoXDecoder(load_vae(AutoencoderKLCogVideoX, directory / "vae", device, settings.dtype), settings)
 
 
-class CogVideoXDecoder:
+class CogVideoXDecoder(VAEDecoder):
     """CogVideoX's causal VAE, two latent frames at a time."""
 
-    def __init__(self, vae: AutoencoderKLCogVideoX):
-        self.vae = vae
-
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+    def decode(self, latents: Latents) -> Iterator[NDArray[np.uint8]]:
         """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
 
         The VAE decodes in groups of latent frames itself, the odd one in the first group, and hands each group what
         its convolutions have to know of the one before. Its norms span a group, so these groups, and no others, give
-        the very numbers of `AutoencoderKLCogVideoX.decode`, which keeps every frame.
+        the very numbers of `AutoencoderKLCogVideoX.decode`, which keeps every frame. With tiles each has a past of its
+        own, where `tiled_decode` ends one tile before it begins the next.
         """
-        vae = self.vae
-        z = 1 / vae.config.scaling_factor * latents.unsqueeze(0).to(vae.device, vae.dtype)
-        size = vae.num_latent_frames_batch_size
-        ends = range(size + z.shape[2] % size, z.shape[2] + 1, size) if z.shape[2] >= size else [z.shape[2]]
-        start, cache = 0, None
-        for end in ends:
-            group = z[:, :, start:end]
-            if vae.post_quant_conv is not None:
-                group = vae.post_quant_conv(group)
-            pixels, cache = vae.decoder(group, conv_cache=cache)
-            yield to_uint8(pixels[0])
-            start = end
+        vae, tiles = self.vae, self.settings.tiling
+        stride = 2 ** (len(vae.config.block_out_channels) - 1)
+        length, size = latents.shape[1], vae.num_latent_frames_batch_size
+        ends = range(size + length % size, length + 1, size) if length >= size else [length]
+        start = 0
+        pasts = self.memory = [[None for _ in row] for row in cut(latents[:, :1], tiles, stride)]
+        try:
+            for end in ends:
+                z = 1 / vae.config.scaling_factor * latents[:, start:end].unsqueeze(0).to(vae.device, vae.dtype)
+                rows = cut(z, tiles, stride)
+                for line, line_pasts in zip(rows, pasts, strict=True):
+                    for column, tile in enumerate(line):
+                        if vae.post_quant_conv is not None:
+                            tile = vae.post_quant_conv(tile)
+                        line[column], line_pasts[column] = vae.decoder(tile, conv_cache=line_pasts[column])
+                yield to_uint8(join(vae, rows, tiles)[0])
+                start = end
+        finally:
+            self.memory = None

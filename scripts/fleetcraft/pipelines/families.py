@@ -31,7 +31,8 @@ class Family:
     text_tokens : what the pipeline pads a prompt to, where the transformer's config doesn't say.
     masked : its transformer's attention is given masks, which leaves out kernels that take none.
     paced : the transformer is told how many frames a second has, so the rate decides pixels.
-    decode : how its latents become frames where that is not what `fleetcraft.experiment.plan.DECODE` says of all.
+    decode : how its latents become frames where that is more than an experiment says of all.
+    temporal_tiling : its VAE sees the whole video, unless an experiment asks for tiles of time.
     """
 
     module: str
@@ -44,6 +45,7 @@ class Family:
     masked: bool = False
     paced: bool = False
     decode: Mapping[str, Any] = field(default_factory=dict)
+    temporal_tiling: bool = False
 
     def geometry_of(self, config: Mapping[str, Any]) -> Geometry:
         """The geometry of a checkpoint: tokens are as large as the config of its transformer says."""
@@ -88,6 +90,7 @@ FAMILIES = {
         text_tokens=128,
         masked=True,
         paced=True,
+        temporal_tiling=True,
     ),
     "hunyuan_video": Family(
         "hunyuan_video",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ from diffusers.pipelines.hunyuan_video.pipeline_hunyuan_video import DEFAULT_PRO
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, LlamaConfig, LlamaModel
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.interface import PLAIN, DecodeSettings, DenoiseSettings, Latents, TemporalTiles
 from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
 from fleetcraft.pipelines.prompts import Reader
+from fleetcraft.pipelines.tiling import enable, in_time
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
@@ -154,46 +157,43 @@ def transformer_inputs(
     }
 
 
-def load_decoder(directory: Path, device: str) -> HunyuanVideoDecoder:
-    """The VAE alone, in float32, tiled in time as it was made to be and not in space."""
-    vae = load_vae(AutoencoderKLHunyuanVideo, directory / "vae", device)
+def load_decoder(directory: Path, device: str, settings: DecodeSettings = PLAIN) -> HunyuanVideoDecoder:
+    """The VAE alone, tiled in time as it was made to be."""
+    vae = load_vae(AutoencoderKLHunyuanVideo, directory / "vae", device, settings.dtype)
     vae.use_framewise_decoding = True
-    return HunyuanVideoDecoder(vae)
+    enable(vae, settings.tiling)
+    return HunyuanVideoDecoder(vae, settings)
 
 
-class HunyuanVideoDecoder:
+class HunyuanVideoDecoder(VAEDecoder):
     """HunyuanVideo's VAE, one tile of latent frames after the other."""
 
-    def __init__(self, vae: AutoencoderKLHunyuanVideo):
-        self.vae = vae
-
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+    def decode(self, latents: Latents) -> Iterator[NDArray[np.uint8]]:
         """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
 
         The VAE attends to all latent positions that it is given, so a whole video at once is out of reach and not
         what the pipeline does either: by default it decodes tiles of a few latent frames that overlap, and blends
         them. Each tile depends on nothing but its latents and, in the blend, on the tile before, so one after the
-        other gives the very numbers of `AutoencoderKLHunyuanVideo.decode`, which keeps every frame.
+        other gives the very numbers of `AutoencoderKLHunyuanVideo.decode`, which keeps every frame. Tiles in space
+        are cut out of each of those.
         """
-        vae = self.vae
-        z = latents.unsqueeze(0).to(vae.device, vae.dtype) / vae.config.scaling_factor
-        time = vae.temporal_compression_ratio
-        size, stride = vae.tile_sample_min_num_frames, vae.tile_sample_stride_num_frames
-        if z.shape[2] <= size // time:
-            yield to_uint8(vae.decoder(vae.post_quant_conv(z))[0])
+        vae, length = self.vae, latents.shape[1]
+        tiles = TemporalTiles(vae.tile_sample_min_num_frames, vae.tile_sample_stride_num_frames)
+        if length <= tiles.frames // vae.temporal_compression_ratio:
+            yield to_uint8(self._pixels(latents, 0, length)[0])
             return
-        left = (z.shape[2] - 1) * time + 1
-        before = None
-        for start in range(0, z.shape[2], stride // time):
-            tile = vae.decoder(vae.post_quant_conv(z[:, :, start : start + size // time + 1]))
-            if before is None:
-                kept = tile[:, :, : stride + 1]
-            else:
-                # The first frame of a tile is decoded without a past; the tile before has it better.
-                tile = vae.blend_t(before, tile[:, :, 1:], size - stride)
-                kept = tile[:, :, :stride]
-            before = tile
-            if chunk := min(left, kept.shape[2]):
-                yield to_uint8(kept[0, :, :chunk])
-                left -= chunk
+        # The first frame of a tile is decoded without a past; the tile before has it better.
+        chunks = in_time(partial(self._pixels, latents), vae, length, tiles, later=slice(1, None))
+        for chunk in chunks:
+            yield to_uint8(chunk[0])
+
+    def _pixels(self, latents: Latents, start: int, end: int) -> torch.Tensor:
+        vae, tiles = self.vae, self.settings.tiling
+        z = latents[:, start:end].unsqueeze(0).to(vae.device, vae.dtype) / vae.config.scaling_factor
+        height, width = (size * vae.spatial_compression_ratio for size in z.shape[-2:])
+        if tiles is not None and tiles.cut(width, height):
+            pixels: torch.Tensor = vae.tiled_decode(z, return_dict=False)[0]
+        else:
+            pixels = vae.decoder(vae.post_quant_conv(z))
+        return pixels

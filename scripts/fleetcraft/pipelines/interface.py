@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from fleetcraft.ground.ledger import Held, Ledger
     from fleetcraft.pipelines.prompts import Reader
 
 
@@ -29,6 +30,56 @@ class DenoiseSettings:
     height: int
     frames: int
     fps: int
+
+
+@dataclass(frozen=True)
+class SpatialTiles:
+    """Tiles of frames, in pixels: how large they are, and how far apart. What overlaps is blended."""
+
+    width: int
+    height: int
+    stride_width: int
+    stride_height: int
+
+    def cut(self, width: int, height: int) -> bool:
+        """Whether a frame of this size is more than one tile."""
+        return width > self.width or height > self.height
+
+
+@dataclass(frozen=True)
+class TemporalTiles:
+    """Tiles of time, in frames: how long they are, and how far apart. What overlaps is blended."""
+
+    frames: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """How latents become frames, as the plan has it.
+
+    dtype : of the VAE.
+    tiling : tiles of frames, or None for whole frames.
+    temporal_tiles : tiles of time for a VAE that sees the whole video otherwise, or None for what the family does.
+    """
+
+    dtype: str = "float32"
+    tiling: SpatialTiles | None = None
+    temporal_tiles: TemporalTiles | None = None
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> DecodeSettings:
+        """The settings in the description of a job."""
+        tiling, temporal = document["tiling"], document["temporal_tiles"]
+        return cls(
+            document["dtype"],
+            SpatialTiles(**tiling) if tiling else None,
+            TemporalTiles(**temporal) if temporal else None,
+        )
+
+
+PLAIN = DecodeSettings()
+"""As the pipelines decode when nobody asks for anything else, in float32."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +105,47 @@ class Denoiser(Protocol):
 
     pipeline: Any
 
-    def denoise(self, prompts: Sequence[str], seeds: Sequence[int]) -> tuple[torch.Tensor, Work]:
+    def denoise(
+        self, prompts: Sequence[str], seeds: Sequence[int], ledger: Ledger | None = None
+    ) -> tuple[torch.Tensor, Work]:
         """Latents [samples, channels, frames, height, width] on the CPU, each sample's from a generator of its own.
 
         They depend on how many samples are denoised together and on their order, by some last bits, and not on who
-        the others are.
+        the others are. The ledger is told of the phases and of what the cache holds.
         """
         ...
+
+    def weights(self) -> dict[str, Held]:
+        """Part → what its weights hold from sample to sample."""
+        ...
+
+
+class Latents(Protocol):
+    """One sample's latents [channels, frames, height, width]: a tensor, or what is read from a file as it is sliced."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+
+    def __getitem__(self, index: Any, /) -> torch.Tensor: ...
 
 
 class Decoder(Protocol):
     """A loaded VAE."""
 
-    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+    def decode(self, latents: Latents) -> Iterator[NDArray[np.uint8]]:
         """The frames of one sample's latents, in chunks of uint8 [frames, height, width, 3].
 
         They are bit-equal to those that the family's pipeline decodes itself. Memory doesn't grow with the number of
         frames where the VAE allows that exactly; where it doesn't, the family's decoder says so.
         """
+        ...
+
+    def weights(self) -> dict[str, Held]:
+        """Part → what its weights hold from sample to sample."""
+        ...
+
+    def remembered(self) -> Held:
+        """What the VAE holds from one chunk to the next, right now."""
         ...
 
 
@@ -110,4 +184,4 @@ class FamilyModule(Protocol):
         ...
 
     @staticmethod
-    def load_decoder(directory: Path, device: str) -> Decoder: ...
+    def load_decoder(directory: Path, device: str, settings: DecodeSettings = PLAIN) -> Decoder: ...

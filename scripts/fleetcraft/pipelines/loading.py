@@ -32,9 +32,9 @@ def load_transformer(model_class: Any, directory: Path, dtype: str) -> Any:
     return transformer.requires_grad_(False)
 
 
-def load_vae(model_class: Any, directory: Path, device: str) -> Any:
-    """The VAE in float32, as the authors of all families run it, with tiling and slicing off: they change pixels."""
-    vae = model_class.from_pretrained(directory, torch_dtype=torch.float32, local_files_only=True)
+def load_vae(model_class: Any, directory: Path, device: str, dtype: str) -> Any:
+    """The VAE, with tiling and slicing off: they change pixels."""
+    vae = model_class.from_pretrained(directory, torch_dtype=getattr(torch, dtype), local_files_only=True)
     _refuse_missing(_meta_tensors(vae), "VAE", directory)
     vae.use_tiling = vae.use_slicing = False
     return vae.requires_grad_(False).to(device).eval()

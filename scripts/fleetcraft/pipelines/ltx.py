@@ -16,12 +16,14 @@ from diffusers import (
 )
 from transformers import T5EncoderModel
 
+from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.interface import PLAIN, DecodeSettings, DenoiseSettings, Latents
 from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
-from fleetcraft.pipelines.numerics import to_uint8
+from fleetcraft.pipelines.numerics import OwnRandomness, to_uint8
 from fleetcraft.pipelines.prompts import Reader
+from fleetcraft.pipelines.tiling import enable, in_time
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases, t5_encoder
 
 if TYPE_CHECKING:
@@ -135,35 +137,48 @@ def transformer_inputs(
     }
 
 
-def load_decoder(directory: Path, device: str) -> LTXDecoder:
-    """The VAE alone, in float32, in one piece in time too."""
-    vae = load_vae(AutoencoderKLLTXVideo, directory / "vae", device)
+def load_decoder(directory: Path, device: str, settings: DecodeSettings = PLAIN) -> LTXDecoder:
+    """The VAE alone, in one piece in time too unless the settings have tiles for it."""
+    vae = load_vae(AutoencoderKLLTXVideo, directory / "vae", device, settings.dtype)
     vae.use_framewise_decoding = False
-    return LTXDecoder(vae)
+    enable(vae, settings.tiling)
+    return LTXDecoder(vae, settings)
 
 
-class LTXDecoder:
-    """LTX's VAE, the whole video at once."""
-
-    def __init__(self, vae: AutoencoderKLLTXVideo):
-        self.vae = vae
+class LTXDecoder(VAEDecoder):
+    """LTX's VAE, the whole video at once or in tiles of time."""
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+    def decode(self, latents: Latents) -> Iterator[NDArray[np.uint8]]:
         """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
 
         Every layer of the decoder looks ahead in time, so there is no chunk that gives the numbers of the whole:
-        memory grows with the number of frames. A VAE that is conditioned on a timestep gets the pipeline's default,
-        0, at which the pipeline adds no noise to the latents. A VAE that injects noise between its layers draws it
-        from torch's global generator; here from seed 0, the same for every video.
+        memory grows with the number of frames, tiles in space or not. With `temporal_tiles` it doesn't: they have the
+        numbers of `AutoencoderKLLTXVideo.decode` with `use_framewise_decoding`, which are others.
+
+        A VAE that is conditioned on a timestep gets the pipeline's default, 0, at which the pipeline adds no noise to
+        the latents. A VAE that injects noise between its layers draws it from torch's global generator; here from
+        seed 0, the same for every video.
         """
+        vae, tiles, length = self.vae, self.settings.temporal_tiles, latents.shape[1]
+        randomness = OwnRandomness(0, vae.device)
+
+        def decode(start: int, end: int) -> torch.Tensor:
+            with randomness.drawing():
+                return self._pixels(latents[:, start:end])
+
+        if tiles is None or length <= tiles.frames // vae.temporal_compression_ratio:
+            for chunk in decode(0, length).split(CHUNK, dim=2):
+                yield to_uint8(chunk[0])
+        else:
+            for chunk in in_time(decode, vae, length, tiles, later=slice(None, -1)):
+                yield to_uint8(chunk[0])
+
+    def _pixels(self, latents: torch.Tensor) -> torch.Tensor:
         vae = self.vae
         z = latents.unsqueeze(0).to(vae.device, torch.float32)
         mean, deviation = (buffer.view(1, -1, 1, 1, 1).to(z.dtype) for buffer in (vae.latents_mean, vae.latents_std))
         z = (z * deviation / vae.config.scaling_factor + mean).to(vae.dtype)
         timestep = torch.zeros(1, device=z.device, dtype=z.dtype) if vae.config.timestep_conditioning else None
-        with torch.random.fork_rng(devices=[] if z.device.type == "cpu" else [z.device]):
-            torch.manual_seed(0)
-            pixels = vae.decode(z, timestep, return_dict=False)[0][0]
-        for chunk in pixels.split(CHUNK, dim=1):
-            yield to_uint8(chunk)
+        pixels: torch.Tensor = vae.decode(z, timestep, return_dict=False)[0]
+        return pixels

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +35,35 @@ def pin(device: str) -> None:
     torch.backends.cudnn.benchmark = False
 
 
+class OwnRandomness:
+    """A stream of random numbers for code that can only draw from torch's global generators.
+
+    Those are as they were afterwards, and what happens between two uses changes nothing in the stream.
+    """
+
+    def __init__(self, seed: int, device: torch.device):
+        self._cuda = [] if device.type == "cpu" else [device]
+        with torch.random.fork_rng(devices=self._cuda):
+            torch.manual_seed(seed)
+            self._states = self._read()
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Whatever is drawn inside is drawn from this stream."""
+        with torch.random.fork_rng(devices=self._cuda):
+            host, *rest = self._states
+            torch.set_rng_state(host)
+            for device, state in zip(self._cuda, rest, strict=True):
+                torch.cuda.set_rng_state(state, device)
+            try:
+                yield
+            finally:
+                self._states = self._read()
+
+    def _read(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._cuda)]
+
+
 def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
     """Pixels [3, frames, height, width] in [-1, 1] as uint8 [frames, height, width, 3], rounded to nearest.
 
@@ -42,7 +73,7 @@ def to_uint8(pixels: torch.Tensor) -> NDArray[np.uint8]:
         raise BadResult(
             "decoding gave pixels that are not finite", remedy="Look at the sample's latents and the VAE's dtype"
         )
-    scaled = (pixels.clamp(-1, 1) + 1) * 127.5
+    scaled = (pixels.float().clamp(-1, 1) + 1) * 127.5
     rounded = scaled.round().to(torch.uint8).permute(1, 2, 3, 0)
     with span("transfer"):
         frames: NDArray[np.uint8] = rounded.cpu().numpy()

@@ -12,12 +12,14 @@ from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanPipeline, Wa
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from transformers import UMT5Config, UMT5EncoderModel
 
+from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.interface import PLAIN, DecodeSettings, DenoiseSettings, Latents
 from fleetcraft.pipelines.loading import load_pipeline, load_text_encoder, load_tokenizers, load_transformer, load_vae
 from fleetcraft.pipelines.numerics import to_uint8
 from fleetcraft.pipelines.prompts import Reader
+from fleetcraft.pipelines.tiling import cut, join
 from fleetcraft.pipelines.tiny import letters_tokenizer, silence_biases
 
 if TYPE_CHECKING:
@@ -107,40 +109,48 @@ def transformer_inputs(
     }
 
 
-def load_decoder(directory: Path, device: str) -> WanDecoder:
-    """The VAE alone, in float32 as its authors run it."""
-    return WanDecoder(load_vae(AutoencoderKLWan, directory / "vae", device))
+def load_decoder(directory: Path, device: str, settings: DecodeSettings = PLAIN) -> WanDecoder:
+    """The VAE alone."""
+    return WanDecoder(load_vae(AutoencoderKLWan, directory / "vae", device, settings.dtype), settings)
 
 
-class WanDecoder:
+class WanDecoder(VAEDecoder):
     """Wan's causal VAE, one latent frame at a time."""
 
-    def __init__(self, vae: AutoencoderKLWan):
-        self.vae = vae
-
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def decode(self, latents: torch.Tensor) -> Iterator[NDArray[np.uint8]]:
+    def decode(self, latents: Latents) -> Iterator[NDArray[np.uint8]]:
         """Frames of `latents` [channels, frames, height, width] in chunks of uint8 [frames, height, width, 3].
 
         The VAE looks back through a cache of features, so feeding it one latent frame after the other gives the very
-        numbers of `AutoencoderKLWan.decode`, which does the same and keeps every frame.
+        numbers of `AutoencoderKLWan.decode`, which does the same and keeps every frame. Two at once would not: their
+        sums run in another order. With tiles each has a cache of its own, where `tiled_decode` ends one tile before it
+        begins the next.
         """
-        vae = self.vae
-        z = latents.unsqueeze(0).to(vae.device, vae.dtype)
-        mean = torch.tensor(vae.config.latents_mean).view(1, -1, 1, 1, 1).to(z.device, z.dtype)
+        vae, tiles, stride = self.vae, self.settings.tiling, self.vae.spatial_compression_ratio
         # The double reciprocal is the pipeline's own; multiplying by the deviation differs in the last bit.
-        inverse_deviation = 1.0 / torch.tensor(vae.config.latents_std).view(1, -1, 1, 1, 1).to(z.device, z.dtype)
-        hidden = vae.post_quant_conv(z / inverse_deviation + mean)
-        vae.clear_cache()
+        inverse_deviation = 1.0 / self._statistics(vae.config.latents_std)
+        mean = self._statistics(vae.config.latents_mean)
+        caches = self.memory = [
+            [[None] * vae._cached_conv_counts["decoder"] for _ in row] for row in cut(latents[:, :1], tiles, stride)
+        ]
         try:
-            for index in range(hidden.shape[2]):
-                vae._conv_idx = [0]
-                pixels = vae.decoder(
-                    hidden[:, :, index : index + 1],
-                    feat_cache=vae._feat_map,
-                    feat_idx=vae._conv_idx,
-                    **({"first_chunk": True} if index == 0 else {}),
-                )
-                yield to_uint8(pixels[0])
+            for index in range(latents.shape[1]):
+                z = latents[:, index : index + 1].unsqueeze(0).to(vae.device, vae.dtype) / inverse_deviation + mean
+                rows = [
+                    [
+                        vae.decoder(
+                            vae.post_quant_conv(tile),
+                            feat_cache=cache,
+                            feat_idx=[0],
+                            **({"first_chunk": True} if index == 0 else {}),
+                        )
+                        for tile, cache in zip(line, line_caches, strict=True)
+                    ]
+                    for line, line_caches in zip(cut(z, tiles, stride), caches, strict=True)
+                ]
+                yield to_uint8(join(vae, rows, tiles)[0])
         finally:
-            vae.clear_cache()
+            self.memory = None
+
+    def _statistics(self, values: list[float]) -> torch.Tensor:
+        return torch.tensor(values).view(1, -1, 1, 1, 1).to(self.vae.device, self.vae.dtype)

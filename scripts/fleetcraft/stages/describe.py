@@ -71,6 +71,7 @@ def _decode(plan: Plan, arm: str, shard: str) -> Job:
         settings={
             **_model_settings(plan, plan.experiment.generated[arm].model),
             "shape": [video.frames, video.height, video.width],
+            "decode": _decode_settings(plan),
         },
     )
 
@@ -138,6 +139,7 @@ def _timing(plan: Plan) -> Job:
             "stack": key_of(plan.stack),
             "shape": [video.frames, video.height, video.width],
             "fps": video.fps,
+            "decode": _decode_settings(plan),
             "encoder": plan.encoder.as_json(),
             "warmup": timing.warmup,
             "repeats": timing.repeats,
@@ -209,6 +211,10 @@ def model_directory(plan: Plan, model: str) -> str:
     """Where a model's files are: the user's directory, or the store for a tiny one."""
     source = plan.models[model]
     return source.path or f"{plan.paths.store}/models/{source.digest}"
+
+
+def _decode_settings(plan: Plan) -> dict[str, Any]:
+    return plan.experiment.decode.model_dump(mode="json", exclude={"slicing"})
 
 
 def _model_settings(plan: Plan, model: str) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fleetcraft.ground.errors import PurgedScratch
-from fleetcraft.ground.records import Record
+from fleetcraft.ground.ledger import Ledger, held
+from fleetcraft.ground.records import Record, read_records
 from fleetcraft.media.encoder import check_video, encode
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.frames import read_frames
 from fleetcraft.media.presets import EncoderSettings
 from fleetcraft.stages.job import Job
-from fleetcraft.stages.provenance import Stopwatch, peaks, provenance
+from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
 
@@ -31,12 +32,14 @@ def run(job: Job) -> None:
                 raise PurgedScratch(
                     "the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew"
                 )
-            timer, found = Stopwatch(), Record()
+            (decoded,) = read_records(frames.with_suffix(".jsonl"), remedy="Start again: they are decoded anew")
+            ledger, found = Ledger(), Record()
+            ledger.holds("staging", held(height * width * 3))  # one frame
 
-            def write(path: Path, frames: Path = frames, timer: Stopwatch = timer, found: Record = found) -> None:
-                with timer.phase("encode"):
+            def write(path: Path, frames: Path = frames, ledger: Ledger = ledger, found: Record = found) -> None:
+                with ledger.phase("encode"):
                     encode(path, read_frames(frames), width, height, fps, settings)
-                with timer.phase("check"):
+                with ledger.phase("check"):
                     found.update(check_video(path, width, height, frame_count, fps).as_json())
 
             record = {
@@ -47,8 +50,9 @@ def run(job: Job) -> None:
                 "fps": fps,
                 "probe": found,
                 "encoder": settings.as_json(),
-                "seconds": timer.seconds,
-                "peaks": peaks(),
+                "decoded": decoded,
+                "seconds": ledger.seconds,
+                "memory": ledger.memory,
                 "made": provenance(job.packages),
             }
             yield store.commit("videos", sample["video"], record, write)

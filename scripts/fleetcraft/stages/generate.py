@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
 from fleetcraft.pipelines.prompts import Readings
 from fleetcraft.stages.job import Job
-from fleetcraft.stages.provenance import Stopwatch, peaks, provenance
+from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
 
@@ -32,11 +33,11 @@ def run(job: Job) -> None:
     def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
         from fleetcraft.pipelines import numerics
 
-        settings, watch = job.settings, Stopwatch()
+        settings, loading = job.settings, Ledger()
         numerics.pin(settings["device"])
-        with watch.phase("read"), _of_arm(job):
+        with loading.phase("read"), _of_arm(job):
             readings = _read_prompts(job, samples)
-        with watch.phase("load"), _of_arm(job):
+        with loading.phase("load"), _of_arm(job):
             denoiser = (
                 FAMILIES[settings["family"]]
                 .load()
@@ -44,11 +45,13 @@ def run(job: Job) -> None:
                     Path(settings["model_directory"]), DenoiseSettings(**settings["denoise"]), settings["device"]
                 )
             )
+            for part, held in denoiser.weights().items():
+                loading.holds(part, held)
         for batch, places in _batches(job, samples):
-            timer = Stopwatch()
-            with timer.phase("denoise"), _of_arm(job):
+            ledger = Ledger(loading)
+            with ledger.phase("text_encoder"), _of_arm(job):
                 latents, work = denoiser.denoise(
-                    [sample["prompt"] for sample in batch], [sample["seed"] for sample in batch]
+                    [sample["prompt"] for sample in batch], [sample["seed"] for sample in batch], ledger
                 )
             for place in places:
                 _check(latents[place], tuple(settings["shape"]), batch[place])
@@ -65,8 +68,9 @@ def run(job: Job) -> None:
                     "batch": {"size": len(batch), "place": place},
                     "work": asdict(work),
                     # A batch's time is shared by what it made, so that sums over records are the time that it took.
-                    "seconds": {**watch.seconds, "denoise": round(timer.seconds["denoise"] / len(places), 6)},
-                    "peaks": peaks(),
+                    "seconds": loading.seconds
+                    | {phase: round(seconds / len(places), 6) for phase, seconds in ledger.seconds.items()},
+                    "memory": {**loading.memory, **ledger.memory},
                     "made": provenance(job.packages),
                 }
                 yield store.commit("latents", sample["sample"], record, partial(_save, one, sample["sample"]))

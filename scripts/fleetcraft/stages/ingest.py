@@ -9,12 +9,13 @@ from pathlib import Path
 
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadInput, Damaged
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
 from fleetcraft.media.faults import Planned, refuse
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.probe import Facts, probe
 from fleetcraft.stages.job import Job
-from fleetcraft.stages.provenance import Stopwatch, peaks, provenance
+from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
 
@@ -42,15 +43,15 @@ def run(job: Job) -> None:
                 "source": {"file": str(original.absolute()), "sha256": sample["sha256"]},
                 "made": provenance(job.packages),
             }
-            timer = Stopwatch()
+            ledger = Ledger()
 
-            def write(path: Path, original: Path = original, record: Record = record, timer: Stopwatch = timer) -> None:
-                with timer.phase("copy"):
+            def write(path: Path, original: Path = original, record: Record = record, ledger: Ledger = ledger) -> None:
+                with ledger.phase("copy"):
                     _copy(original, path, record["source"]["sha256"])
-                with timer.phase("probe"):
+                with ledger.phase("check"):
                     facts = _facts(original, path)
                     refuse(facts, planned)
-                record.update(encoder={"foreign": facts.as_json()}, seconds=timer.seconds, peaks=peaks())
+                record.update(encoder={"foreign": facts.as_json()}, seconds=ledger.seconds, memory=ledger.memory)
 
             yield store.commit("videos", sample["video"], record, write)
 

@@ -7,23 +7,24 @@ from pathlib import Path
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import CorruptWeights, MissingWeights
 from fleetcraft.ground.files import new_directory
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import write_records
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.stages.job import Job
-from fleetcraft.stages.provenance import Stopwatch, provenance
+from fleetcraft.stages.provenance import provenance
 
 
 def run(job: Job) -> None:
     """Leave the model's directory complete, and a record of every file in it."""
-    wanted, watch = job.settings, Stopwatch()
+    wanted, ledger = job.settings, Ledger()
     directory = Path(wanted["directory"])
     if wanted["tiny"] and not directory.is_dir():
         from fleetcraft.pipelines import numerics
 
         numerics.pin("cpu")
-        with watch.phase("build"), new_directory(directory) as temporary:
+        with ledger.phase("build"), new_directory(directory) as temporary:
             FAMILIES[wanted["family"]].load().build_tiny(temporary, wanted["seed"])
-    with watch.phase("verify"):
+    with ledger.phase("verify"):
         files = _digests(directory) if wanted["tiny"] else _verified(directory, wanted["files"])
     record = {
         "kind": "model",
@@ -31,7 +32,8 @@ def run(job: Job) -> None:
         "family": wanted["family"],
         "digest": wanted["digest"],
         "files": files,
-        "seconds": watch.seconds,
+        "seconds": ledger.seconds,
+        "memory": ledger.memory,
         "made": provenance(job.packages),
     }
     write_records(Path(job.output), [record])

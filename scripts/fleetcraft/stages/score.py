@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import cast
 
 from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
 from fleetcraft.scoring.interface import Pair, Scorer
 from fleetcraft.stages.job import Job
-from fleetcraft.stages.provenance import Stopwatch, provenance
+from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
 
@@ -20,7 +21,7 @@ def run(job: Job) -> None:
     """Leave the score of every sample in the store, and the shard's manifest."""
 
     def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
-        dimension, watch = job.settings["dimension"], Stopwatch()
+        dimension, ledger = job.settings["dimension"], Ledger()
         scorer = cast("Scorer", import_module(f"fleetcraft.scoring.{job.settings['scorer']}"))
         pairs = [
             Pair(
@@ -30,7 +31,7 @@ def run(job: Job) -> None:
             )
             for sample in samples
         ]
-        with watch.phase("score"):
+        with ledger.phase("score"):
             values = scorer.score(dimension, pairs, job.settings)
         for sample, value in zip(samples, values, strict=True):
             if not math.isfinite(value):
@@ -47,7 +48,8 @@ def run(job: Job) -> None:
                 "baseline_video": sample["baseline_video"],
                 "dimension": dimension,
                 "value": value,
-                "seconds": watch.seconds,
+                "seconds": ledger.seconds,
+                "memory": ledger.memory,
                 "made": provenance(job.packages),
             }
             yield store.commit_record("scores", sample["score"], record)

@@ -20,7 +20,7 @@ from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.frames import read_frames, write_frames
 from fleetcraft.media.presets import EncoderSettings
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.pipelines.interface import Decoder, Denoiser, DenoiseSettings
+from fleetcraft.pipelines.interface import Decoder, DecodeSettings, Denoiser, DenoiseSettings
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import provenance
 from fleetcraft.timing.order import Pass, interleaved
@@ -88,7 +88,8 @@ def _loaded(settings: Mapping[str, Any], encoder: EncoderSettings) -> tuple[dict
         start = time.monotonic()
         denoiser = family.load_denoiser(directory, DenoiseSettings(**arm["denoise"]), settings["device"])
         if directory not in decoders:
-            decoders[directory] = family.load_decoder(directory, settings["device"])
+            decode = DecodeSettings.from_json(settings["decode"])
+            decoders[directory] = family.load_decoder(directory, settings["device"], decode)
         arms[name] = Timeable(denoiser, decoders[directory], tuple(settings["shape"]), settings["fps"], encoder)
         load_s[name] = round(time.monotonic() - start, 3)
         print(f"timing: loaded {name} in {load_s[name]:.1f} s")
