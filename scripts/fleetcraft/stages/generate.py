@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -14,7 +14,7 @@ from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.prompts import Readings
+from fleetcraft.pipelines.prompts import Reader, Readings
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
@@ -35,16 +35,10 @@ def run(job: Job) -> None:
 
         settings, loading = job.settings, Ledger()
         numerics.pin(settings["device"])
-        with loading.phase("read"), _of_arm(job):
-            readings = _read_prompts(job, samples)
         with loading.phase("load"), _of_arm(job):
-            denoiser = (
-                FAMILIES[settings["family"]]
-                .load()
-                .load_denoiser(
-                    Path(settings["model_directory"]), DenoiseSettings(**settings["denoise"]), settings["device"]
-                )
-            )
+            family, directory = FAMILIES[settings["family"]].load(), Path(settings["model_directory"])
+            readings = _read_prompts(job, samples, family.load_readers(directory))
+            denoiser = family.load_denoiser(directory, DenoiseSettings(**settings["denoise"]), settings["device"])
             for part, held in denoiser.weights().items():
                 loading.holds(part, held)
         for batch, places in _batches(job, samples):
@@ -78,12 +72,11 @@ def run(job: Job) -> None:
     fill(job, "latents", "sample", make)
 
 
-def _read_prompts(job: Job, samples: list[Sample]) -> dict[str, Readings]:
+def _read_prompts(job: Job, samples: list[Sample], readers: Mapping[str, Reader]) -> dict[str, Readings]:
     """Prompt → what the text encoders read of it. What is cut is said, and refused unless the experiment allows it.
 
     Before any weights are loaded: a shard with a prompt that is too long costs no more than its tokenizers.
     """
-    readers = FAMILIES[job.settings["family"]].load().load_readers(Path(job.settings["model_directory"]))
     negative, refused = job.settings["denoise"]["negative_prompt"], []
     prompts = dict.fromkeys([negative, *(sample["prompt"] for sample in samples)])
     readings = {prompt: Readings(readers, prompt) for prompt in prompts}
