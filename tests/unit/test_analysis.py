@@ -29,9 +29,11 @@ def results(score: dict[tuple[str, str, int], float]) -> Results:
     for arm, prompt, seed in itertools.product(ARMS, PROMPTS, SEEDS):
         about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": f"{arm}-{prompt}-{seed}"}
         work = {"forwards": 4, "blocks_computed": 8 if arm == "full" else 2, "blocks_possible": 8}
+        work |= {"attentions_computed": work["blocks_computed"], "attentions_possible": 8}
+        work |= {"flops_computed": 1000 if arm == "full" else 400, "flops_possible": 1000}
         made.add(
             [
-                {"kind": "latents", "work": work, **about},
+                {"kind": "latents", "work": work, "values_sha256": about["sample"], **about},
                 {"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 1000 + seed, "encoder": OURS, **about},
                 {"kind": "scores", "dimension": "flicker", "video": "k", "value": score[arm, prompt, seed], **about},
             ]
@@ -51,9 +53,47 @@ def scores(offset: float) -> dict[tuple[str, str, int], float]:
 def test_an_arm_whose_cache_saved_nothing_is_no_row_in_a_table() -> None:
     made = results(scores(0.25))
     for record in made.latents.values():
-        record["work"]["blocks_computed"] = record["work"]["blocks_possible"]
-    with pytest.raises(BadResult, match=r"'arms\.fast\.cache'.*all 48 blocks of the 6 videos were computed"):
+        for unit in ("blocks", "attentions", "flops"):
+            record["work"][f"{unit}_computed"] = record["work"][f"{unit}_possible"]
+    with pytest.raises(BadResult, match=r"'arms\.fast\.cache'.*everything was computed in all 6 videos"):
         make_tables(made)
+
+
+def test_an_arm_whose_cache_saved_half_a_batch_and_no_whole_block_did_save_something() -> None:
+    made = results(scores(0.25))
+    for record in made.latents.values():
+        for unit in ("blocks", "attentions"):
+            record["work"][f"{unit}_computed"] = record["work"][f"{unit}_possible"]
+    assert rows(make_tables(made)["compute"])[1]["share_of_flops"] == "0.400000"
+
+
+def same_latents(made: Results, prompts: list[str]) -> Results:
+    for (_, prompt, seed), record in made.latents.items():
+        record["values_sha256"] = f"{prompt}-{seed}" if prompt in prompts else record["sample"]
+    return made
+
+
+def test_an_arm_whose_setting_changed_no_latents_is_no_row_in_a_table() -> None:
+    make_tables(same_latents(results(scores(0.25)), PROMPTS[:2]))
+    made = same_latents(results(scores(0.25)), PROMPTS)
+    with pytest.raises(
+        BadResult, match=r"'arms\.fast\.cache'.*changed nothing: all latents are those of the arm 'full'"
+    ):
+        make_tables(made)
+    made.plan["conditions"]["fast"]["arm"] = {"cache": None, "scheduler": "UniPCMultistepScheduler"}
+    with pytest.raises(BadResult, match=r"'arms\.fast\.scheduler'.*changed nothing"):
+        make_tables(made)
+    made.plan["conditions"]["fast"]["arm"] |= {"steps": 9}
+    make_tables(made)
+
+
+def test_records_of_an_earlier_version_leave_what_they_lack_empty() -> None:
+    made = results(scores(0.25))
+    for record in made.latents.values():
+        record["work"] = {key: record["work"][key] for key in ("forwards", "blocks_computed", "blocks_possible")}
+        del record["values_sha256"]
+    (_, fast) = rows(make_tables(made)["compute"])
+    assert (fast["share_of_blocks"], fast["share_of_flops"], fast["flops_per_video"]) == ("0.250000", "", "")
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -99,6 +139,9 @@ def test_means_and_counts_are_those_of_the_records() -> None:
 def test_compute_is_counted_and_not_timed() -> None:
     table = rows(make_tables(results(scores(0.0)))["compute"])
     assert [row["share_of_blocks"] for row in table] == ["1.000000", "0.250000"]
+    assert [row["share_of_flops"] for row in table] == ["1.000000", "0.400000"]
+    assert [row["flops_per_video"] for row in table] == ["1000", "400"]
+    assert [row["forwards_per_video"] for row in table] == ["4", "4"]
     assert not any("second" in column or "latency" in column for column in table[0])
 
 

@@ -40,6 +40,8 @@ def test_caching_is_seen_in_the_blocks_that_ran_and_in_the_pixels(finished: Camp
     full, cached = table(finished, "compute")
     assert float(full["share_of_blocks"]) == 1
     assert float(cached["share_of_blocks"]) < 1
+    assert float(cached["share_of_flops"]) < 1
+    assert int(cached["flops_per_video"]) < int(full["flops_per_video"])
     assert 0 < float(table(finished, "scores")[0]["mean"]) < 1, "SSIM to the baseline"
 
 
@@ -61,6 +63,8 @@ def test_records_tell_where_and_how_each_artifact_was_made(finished: Campaign) -
     assert record["memory"]["denoise"]["peak"]["host_mb"] > 50
     assert record["memory"]["denoise"]["peak"]["device_mb"] is None, "not measured where there is no GPU"
     assert record["work"]["blocks_computed"] < record["work"]["blocks_possible"]
+    assert record["work"]["flops_computed"] < record["work"]["flops_possible"]
+    assert record["work"]["hooked_modules"] == 4
     (record, *_) = read_records(finished.directory / "scratch/small/videos/cached/s0.jsonl")
     assert record["encoder"]["crf"] == 18
     assert record["decoded"]["made"]["versions"]["torch"].startswith("2.")

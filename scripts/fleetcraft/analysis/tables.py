@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.analysis.idle_arms import UNITS, refuse_idle_arms
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
-from fleetcraft.ground.errors import BadResult, Damaged
+from fleetcraft.ground.errors import Damaged
 from fleetcraft.ground.ledger import PEAK, PHASES, Held, most
 from fleetcraft.ground.records import Record, iterate_records
 
 TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
-    "latents": ("sample", "work", "prompt_cut"),
+    "latents": ("sample", "work", "values_sha256", "prompt_cut"),
     "videos": ("sample", "key", "sha256", "bytes", "encoder"),
     "scores": ("sample", "video", "value"),
 }
@@ -91,7 +92,13 @@ def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Resul
 
 
 def make_tables(results: Results) -> dict[str, str]:
-    """Name → CSV text, for each of `TABLES`."""
+    """Name → CSV text, for each of `TABLES`.
+
+    Raises
+    ------
+    BadResult : an arm didn't do what it says (`fleetcraft.analysis.idle_arms`).
+    """
+    refuse_idle_arms(results)
     return {
         "scores": _scores(results),
         "paired": _paired(results),
@@ -142,38 +149,31 @@ def _encoders(results: Results) -> str:
 
 
 def _compute(results: Results) -> str:
-    """What the transformer did, counted and not timed: a bulk campaign says nothing about latency.
-
-    Raises
-    ------
-    BadResult : an arm has a cache, and not a block was saved in any of its videos.
-    """
+    """What the transformer did, counted and not timed: a bulk campaign says nothing about latency."""
     rows = []
     for arm in results.arms:
         records = [record for (owner, _, _), record in results.latents.items() if owner == arm]
         works = [record["work"] for record in records]
-        computed = sum(work["blocks_computed"] for work in works)
-        possible = sum(work["blocks_possible"] for work in works)
-        forwards = sum(work["forwards"] for work in works)
-        if works and computed == possible and (cache := results.plan["conditions"][arm]["arm"]["cache"]):
-            raise BadResult(
-                f"the cache saved nothing: all {possible:,} blocks of the {len(works):,} videos were computed",
-                key=f"arms.{arm}.cache",
-                value=cache,
-                remedy="Give it a higher threshold, or leave the arm out: it is one without a cache",
-            )
         if works:
-            rows.append(
-                [
-                    arm,
-                    len(works),
-                    number(forwards / len(works)),
-                    number(computed / len(works)),
-                    number(computed / possible),
-                    sum(record.get("prompt_cut", False) for record in records),
-                ]
-            )
-    return csv_text(["arm", "videos", "forwards_per_video", "blocks_per_video", "share_of_blocks", "cut_prompts"], rows)
+            shares = [_share(works, unit) for unit in UNITS]
+            cut = sum(record.get("prompt_cut", False) for record in records)
+            rows.append([arm, len(works), _mean(works, "forwards"), _mean(works, "flops_computed"), *shares, cut])
+    columns = ["arm", "videos", "forwards_per_video", "flops_per_video"]
+    return csv_text([*columns, *(f"share_of_{unit}" for unit in UNITS), "cut_prompts"], rows)
+
+
+def _mean(works: list[dict[str, Any]], field: str) -> str:
+    """Empty where a record of an earlier version lacks the field."""
+    if not all(field in work for work in works):
+        return ""
+    return f"{sum(work[field] for work in works) / len(works):.0f}"
+
+
+def _share(works: list[dict[str, Any]], unit: str) -> str:
+    computed, possible = f"{unit}_computed", f"{unit}_possible"
+    if not all(computed in work for work in works):
+        return ""
+    return number(sum(work[computed] for work in works) / sum(work[possible] for work in works))
 
 
 def memory_table(results: Results) -> str:

@@ -43,15 +43,14 @@ def summary_text(plan: Plan) -> str:
         return f"{plan.experiment.name}: no tables yet; `snakemake` makes them"
     videos = Counter(row["arm"] for row in _rows(plan, "samples"))
     table = Table(box=box.SIMPLE_HEAD, title=f"{plan.experiment.name}: mean [95 % interval]", title_justify="left")
-    for column in ("arm", "videos", "transformer blocks"):
+    for column in ("arm", "videos", "FLOPs"):
         table.add_column(column, justify="left" if column == "arm" else "right")
     for dimension in plan.dimensions:
         table.add_column(dimension, justify="right")
         if any(row["dimension"] == dimension for row in paired):
             table.add_column(f"Δ to {plan.baseline}", justify="right")
     for arm in plan.arms:
-        blocks = f"{float(compute[arm]['share_of_blocks']):.0%}" if arm in compute else "–"
-        cells = [arm, str(videos[arm]), blocks]
+        cells = [arm, str(videos[arm]), _share(compute[arm]) if arm in compute else "–"]
         for dimension in plan.dimensions:
             cells.append(_cell(scores, arm, dimension, "mean", ".4f"))
             if any(row["dimension"] == dimension for row in paired):
@@ -112,6 +111,11 @@ def _rows(plan: Plan, table: str) -> list[dict[str, str]]:
         return []
     with file.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def _share(row: dict[str, str]) -> str:
+    """How much of the FLOPs was computed; where records of an earlier version lack them, how much of the blocks."""
+    return f"{float(row['share_of_flops'] or row['share_of_blocks']):.0%}"
 
 
 def _cell(rows: Sequence[dict[str, str]], arm: str, dimension: str, field: str, style: str) -> str:

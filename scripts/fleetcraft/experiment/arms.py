@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from fleetcraft.ground.documents import Model
 from fleetcraft.pipelines.families import FAMILIES
+
+
+def _ascending(timesteps: list[int]) -> list[int]:
+    if timesteps[0] >= timesteps[1]:
+        raise ValueError(f"the first timestep must be below the second; use [{timesteps[1]}, {timesteps[0]}]")
+    return timesteps
+
+
+Timesteps = Annotated[list[int], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+"""Two timesteps, between which something happens; denoising goes from 1000 down to 0."""
 
 
 class FirstBlockCache(Model):
@@ -19,6 +29,81 @@ class FirstBlockCache(Model):
 
     type: Literal["first_block"]
     threshold: float = Field(gt=0, description="Relative change of the residual below which the blocks are skipped")
+
+
+class PyramidAttentionCache(Model):
+    """Compute the self-attention of each block only every so many steps, and reuse what it gave in between."""
+
+    type: Literal["pyramid_attention"]
+    skip_range: int = Field(2, ge=2, description="Attention is computed once in so many steps")
+    timesteps: Timesteps = Field([100, 800], description="Between these timesteps attention may be reused")
+
+
+class FasterCache(Model):
+    """Extrapolate attention from the last two steps, and the unconditional half of a batch from the conditional one."""
+
+    type: Literal["faster"]
+    skip_range: int = Field(2, ge=2, description="Attention is computed once in so many steps")
+    timesteps: Timesteps = Field([-1, 681], description="Between these timesteps attention may be extrapolated")
+    attention_weight: float = Field(0.5, ge=0, description="Weight of the extrapolation")
+    unconditional_skip_range: int = Field(
+        5, ge=2, description="The unconditional half is computed once in so many steps"
+    )
+    unconditional_timesteps: Timesteps = Field(
+        [-1, 641], description="Between these timesteps the unconditional half may be skipped"
+    )
+    low_frequency_weight: float = Field(
+        1.1, gt=0, description="What the low frequencies of the difference between the halves grow by a step"
+    )
+    low_frequency_timesteps: Timesteps = Field([99, 901], description="Between these timesteps they grow")
+    high_frequency_weight: float = Field(1.1, gt=0, description="The same of the high frequencies")
+    high_frequency_timesteps: Timesteps = Field([-1, 301], description="Between these timesteps they grow")
+
+
+class MagCache(Model):
+    """Skip all blocks of a step as long as the error that is predicted from calibrated ratios stays small."""
+
+    type: Literal["mag"]
+    ratios: list[Annotated[float, Field(gt=0)]] = Field(
+        min_length=2,
+        description="How the blocks' residual grows from step to step, as calibrated for this model and scheduler;"
+        " stretched to the arm's steps",
+    )
+    threshold: float = Field(0.06, gt=0, description="Predicted error up to which the blocks are skipped")
+    max_skip_steps: int = Field(3, ge=1, description="Most steps that are skipped one after the other")
+    retention_ratio: float = Field(0.2, ge=0, lt=1, description="Share of the first steps that are always computed")
+
+
+class SeaCache(Model):
+    """Skip all blocks of a step where the latents, filtered by what is signal at this step, hardly changed."""
+
+    type: Literal["sea"]
+    threshold: float = Field(0.25, gt=0, description="Accumulated relative change below which the blocks are skipped")
+    residual_order: Literal[0, 1] = Field(1, description="0 reuses the last residual, 1 extrapolates from two")
+    retention_steps: int = Field(1, ge=1, description="First steps that are always computed")
+    end_steps: int = Field(1, ge=0, description="Last steps that are always computed")
+    max_skip_steps: int = Field(2, ge=1, description="Most steps that are skipped one after the other")
+    power: float = Field(3.0, gt=0, description="Exponent of the power spectrum that signal is taken to have")
+
+
+class TaylorSeerCache(Model):
+    """Predict what attention and feed-forward layers would give, from a Taylor series over the computed steps."""
+
+    type: Literal["taylor_seer"]
+    interval: int = Field(5, ge=2, description="One in so many steps is computed")
+    first_steps: int = Field(3, ge=1, description="First steps that are always computed")
+    last_steps_from: int | None = Field(None, ge=1, description="From this step on all are computed; null for none")
+    order: int = Field(1, ge=0, le=4, description="Order of the series; each one more keeps another copy")
+    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="Type in which the series is kept")
+    lite: bool = Field(
+        False, description="Skip whole blocks and predict the transformer's last projection alone: less memory"
+    )
+
+
+Cache: TypeAlias = Annotated[
+    FirstBlockCache | PyramidAttentionCache | FasterCache | MagCache | SeaCache | TaylorSeerCache,
+    Field(discriminator="type"),
+]
 
 
 class Arm(Model):
@@ -33,7 +118,13 @@ class Arm(Model):
         5.0, ge=0, description="Scale of guidance; where it is classifier-free, 1 and below turn it off"
     )
     negative_prompt: str = Field("", description="What guidance steers away from")
-    cache: FirstBlockCache | None = Field(None, description="Caching of transformer blocks; null computes all of them")
+    scheduler: str | None = Field(
+        None, description="A scheduler of diffusers that suits the family; null takes the checkpoint's own"
+    )
+    flow_shift: float | None = Field(
+        None, gt=0, description="How far the steps are shifted towards noise; null takes the checkpoint's own"
+    )
+    cache: Cache | None = Field(None, description="Caching inside the transformer; null computes everything")
     attention: Literal["math", "flash", "efficient", "cudnn"] | None = Field(
         None, description="The kernel that computes the transformer's attention; null leaves the choice to torch"
     )
@@ -45,9 +136,7 @@ class Arm(Model):
         A setting that came later adds nothing where it is left out: such arms keep the samples that they have.
         """
         settings = self.model_dump(mode="json", exclude={"model", "batch"})
-        if self.attention is None:
-            del settings["attention"]
-        return settings
+        return {name: value for name, value in settings.items() if value is not None or name not in _LATER}
 
     @model_validator(mode="after")
     def _cached_alone(self) -> Arm:
@@ -57,6 +146,9 @@ class Arm(Model):
                 " give an arm with a cache a batch of 1"
             )
         return self
+
+
+_LATER = frozenset({"scheduler", "flow_shift", "attention"})
 
 
 def attention_problem(arm: Arm, family: str, device: str) -> str | None:

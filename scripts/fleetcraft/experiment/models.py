@@ -16,6 +16,7 @@ from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, attention_proble
 from fleetcraft.experiment.decoding import Decode
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
+from fleetcraft.pipelines import cache_support, schedulers
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
@@ -214,6 +215,7 @@ class Experiment(Model):
                     f"@arms.{name}.negative_prompt: guidance is an input of the family {family}'s transformer,"
                     " which leaves no place for a negative prompt; leave it empty"
                 )
+            _refuse_misfits(name, arm, family)
             if (problem := attention_problem(arm, family, self.stack.device)) is not None:
                 raise ValueError(f"@arms.{name}.attention: {problem}; choose another, or leave it to torch")
             if arm.batch > self.shard_size:
@@ -232,6 +234,16 @@ class Experiment(Model):
                     key, text = misfit
                     raise ValueError(f"@{section}.{key}: {text} (model {name!r}, family {self.models[name].family})")
         return self
+
+
+def _refuse_misfits(name: str, arm: Arm, family: str) -> None:
+    """What an arm chooses that its family doesn't have, or that could never save anything."""
+    if (misfit := schedulers.problem(family, arm.scheduler, arm.flow_shift)) is not None:
+        raise ValueError(f"@arms.{name}.{misfit[0]}: {misfit[1]}")
+    if arm.cache is not None:
+        misfit = cache_support.problem(arm.cache.model_dump(), family, arm.steps, arm.guidance)
+        if misfit is not None:
+            raise ValueError(f"@arms.{name}.cache.{misfit[0]}: {misfit[1]}")
 
 
 def _without_duplicates(values: list[T]) -> list[T]:

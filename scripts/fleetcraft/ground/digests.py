@@ -29,6 +29,11 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def sha256_bytes(data: bytes) -> str:
+    """SHA-256 of bytes, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def sha256_file(path: Path | str) -> str:
     """SHA-256 of a file's bytes, hexadecimal, read in blocks."""
     with Path(path).open("rb") as file:

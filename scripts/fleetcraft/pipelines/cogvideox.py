@@ -89,11 +89,13 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Co
         text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
         transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
-    return CogVideoXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
+    return CogVideoXDenoiser(pipeline, settings)
 
 
 class CogVideoXDenoiser(PipelineDenoiser):
     """CogVideoX's pipeline without its VAE."""
+
+    family = "cogvideox"
 
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
         """Latents without the frames that CogVideoX 1.5 pads in front to fill its temporal patches."""

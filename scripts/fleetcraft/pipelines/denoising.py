@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from diffusers import FirstBlockCacheConfig
-from diffusers.hooks import HookRegistry
 
-from fleetcraft.ground.errors import BadEnvironment
+from fleetcraft.ground.errors import BadResult
 from fleetcraft.ground.ledger import Held, Ledger, Phase
+from fleetcraft.pipelines import caches, schedulers
 from fleetcraft.pipelines.attention import Attention
+from fleetcraft.pipelines.cache_support import SUPPORT
+from fleetcraft.pipelines.flops import forward_flops
 from fleetcraft.pipelines.interface import DenoiseSettings, Work
 from fleetcraft.pipelines.memory import held_by, remembered, weights
+from fleetcraft.pipelines.metering import Meter
 
 
 class PipelineDenoiser(ABC):
@@ -24,24 +26,23 @@ class PipelineDenoiser(ABC):
     ----------
     pipeline : of diffusers, on its device.
     settings : of the arm.
-    attentions : one module of each transformer block that runs if, and only if, the block is computed.
     """
 
-    def __init__(self, pipeline: Any, settings: DenoiseSettings, attentions: Sequence[torch.nn.Module]):
+    family: ClassVar[str]
+    """The family's name in the registry."""
+
+    def __init__(self, pipeline: Any, settings: DenoiseSettings):
         self.pipeline, self.settings = pipeline, settings
-        self._layers = len(attentions)
-        self._forwards = self._blocks = 0
+        schedulers.replace(pipeline, settings.scheduler, settings.flow_shift)
+        self._meter = Meter(pipeline.transformer)
         self._ledger: Ledger | None = None
         for name in self._encoders:
             getattr(pipeline, name).register_forward_pre_hook(lambda *_: self._account("text_encoder"))
-        # A cached block returns without calling its attention, so calls of the attention are blocks that really ran.
-        # Counted before caching is enabled, which wraps the blocks and not what is in them.
-        pipeline.transformer.register_forward_pre_hook(self._count_forward)
+        # What the cache holds is told at each forward too: some caches empty themselves after the last step.
+        pipeline.transformer.register_forward_pre_hook(lambda *_: self._account("denoise"))
         self._attention = Attention(pipeline.transformer, settings.attention)
-        for attention in attentions:
-            attention.register_forward_pre_hook(self._count_block)
         if settings.cache is not None:
-            enable_cache(pipeline.transformer, settings.cache)
+            caches.enable(pipeline, settings.cache, self.family, settings.steps)
 
     @abstractmethod
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
@@ -64,7 +65,7 @@ class PipelineDenoiser(ABC):
         A ledger is told when the text encoders and when the transformer run, and what the cache holds.
         """
         self._ledger = ledger
-        self._forwards = self._blocks = 0
+        self._meter.start()
         try:
             # On the CPU whatever the device: a CUDA generator draws another stream.
             latents = self.sample(list(prompts), [torch.Generator("cpu").manual_seed(seed) for seed in seeds])
@@ -77,8 +78,44 @@ class PipelineDenoiser(ABC):
                 self._account("denoise")
                 # What the last sample left in the cache must not reach the next one, above all after a failure.
                 self.pipeline.transformer._reset_stateful_cache()
-        work = Work(self._forwards, self._blocks, self._forwards * self._layers, self._attention.kernels)
+        work = self._work(len(prompts))
         return latents.float().cpu().contiguous(), work
+
+    def _work(self, samples: int) -> Work:
+        """What the transformer did for samples that were denoised together.
+
+        Raises
+        ------
+        BadResult : the cache saved nothing, and would save nothing in any sample, for its settings alone decide.
+        """
+        meter, settings, transformer = self._meter, self.settings, self.pipeline.transformer
+        one = forward_flops(
+            self.family,
+            transformer.config,
+            settings.width,
+            settings.height,
+            settings.frames,
+            text_tokens=meter.text_tokens,
+        )
+        computed, possible = meter.flops(one)
+        cache = settings.cache
+        if cache is not None and computed == possible and not SUPPORT[cache["type"]].adaptive:
+            raise BadResult(
+                f"the cache skipped nothing in {settings.steps} steps, and will in no other sample: its settings alone"
+                " decide what is skipped",
+                key="cache",
+                value=cache,
+                remedy="Let it skip more, or leave the arm out: it is one without a cache",
+            )
+        return Work(
+            meter.forwards,
+            *meter.blocks,
+            *meter.attentions,
+            computed // samples,
+            possible // samples,
+            caches.hooked_modules(transformer),
+            self._attention.kernels,
+        )
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -93,39 +130,8 @@ class PipelineDenoiser(ABC):
             "output_type": "latent",
         }
 
-    def _count_forward(self, *_: Any) -> None:
-        # What the cache holds is told at each forward too: some caches empty themselves after the last step.
-        self._account("denoise")
-        self._forwards += 1
-
     def _account(self, phase: Phase) -> None:
         if self._ledger is not None:
             self._ledger.switch(phase)
             if self.settings.cache is not None and phase == "denoise":
                 self._ledger.holds("feature_cache", held_by(remembered(self.pipeline.transformer)))
-
-    def _count_block(self, *_: Any) -> None:
-        self._blocks += 1
-
-
-def enable_cache(transformer: Any, cache: dict[str, Any]) -> None:
-    """Switch an arm's caching on, and see that it took hold.
-
-    Raises
-    ------
-    BadEnvironment : not a module was hooked; diffusers would report the cache as enabled all the same.
-    """
-    transformer.enable_cache(FirstBlockCacheConfig(threshold=cache["threshold"]))
-    if not hooked_modules(transformer):
-        raise BadEnvironment(
-            f"the cache {cache['type']!r} found nothing to hook in {type(transformer).__name__}",
-            key="cache",
-            value=cache,
-            remedy="Choose another cache for this model, or null",
-        )
-
-
-def hooked_modules(transformer: torch.nn.Module) -> int:
-    """How many modules carry a hook of diffusers."""
-    registries = (getattr(module, "_diffusers_hook", None) for module in transformer.modules())
-    return sum(isinstance(registry, HookRegistry) and bool(registry.hooks) for registry in registries)

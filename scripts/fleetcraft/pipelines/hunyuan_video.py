@@ -129,13 +129,13 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Hu
         text_encoder_2=load_text_encoder(CLIPTextModel, directory / "text_encoder_2", settings.dtype),
         transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
-    transformer = pipeline.transformer
-    blocks = [*transformer.transformer_blocks, *transformer.single_transformer_blocks]
-    return HunyuanVideoDenoiser(pipeline, settings, [block.attn for block in blocks])
+    return HunyuanVideoDenoiser(pipeline, settings)
 
 
 class HunyuanVideoDenoiser(PipelineDenoiser):
     """HunyuanVideo's pipeline without its VAE."""
+
+    family = "hunyuan_video"
 
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
         """Latents as the pipeline has them. Guidance is an input of the transformer: one forward a step."""

@@ -30,6 +30,8 @@ class DenoiseSettings:
     height: int
     frames: int
     fps: int
+    scheduler: str | None = None
+    flow_shift: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,20 @@ class Work:
 
     forwards : calls of the transformer (two a step under classifier-free guidance in most families).
     blocks_computed, blocks_possible : transformer blocks that ran, and those that would have without caching.
+    attentions_computed, attentions_possible : the same of the attention layers inside the blocks.
+    flops_computed, flops_possible : the same in FLOPs of one sample; counted on `meta`, for the modules that ran.
+    hooked_modules : modules of the transformer that a cache has put itself around.
     attention : the kernels that compute its attention, by their names in an arm.
     """
 
     forwards: int
     blocks_computed: int
     blocks_possible: int
+    attentions_computed: int
+    attentions_possible: int
+    flops_computed: int
+    flops_possible: int
+    hooked_modules: int
     attention: tuple[str, ...]
 
 

@@ -92,11 +92,13 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> LT
         text_encoder=load_text_encoder(T5EncoderModel, directory / "text_encoder", settings.dtype),
         transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
-    return LTXDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.transformer_blocks])
+    return LTXDenoiser(pipeline, settings)
 
 
 class LTXDenoiser(PipelineDenoiser):
     """LTX's pipeline without its VAE."""
+
+    family = "ltx"
 
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
         """Latents unpacked from the transformer's sequence of tokens."""

@@ -84,11 +84,13 @@ def load_denoiser(directory: Path, settings: DenoiseSettings, device: str) -> Wa
         text_encoder=load_text_encoder(UMT5EncoderModel, directory / "text_encoder", settings.dtype),
         transformer=load_transformer(TRANSFORMER, directory / "transformer", settings.dtype),
     )
-    return WanDenoiser(pipeline, settings, [block.attn1 for block in pipeline.transformer.blocks])
+    return WanDenoiser(pipeline, settings)
 
 
 class WanDenoiser(PipelineDenoiser):
     """Wan's pipeline without its VAE."""
+
+    family = "wan"
 
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
         """Latents as the pipeline has them."""

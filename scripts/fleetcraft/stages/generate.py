@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetcraft.ground.digests import sha256_bytes
 from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
 from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
@@ -57,6 +58,8 @@ def run(job: Job) -> None:
                     "seed": sample["seed"],
                     "shape": list(one.shape),
                     "dtype": str(one.dtype).removeprefix("torch."),
+                    # Of the values alone: the file has the sample's id in it, so that no two files are equal.
+                    "values_sha256": sha256_bytes(one.contiguous().numpy().tobytes()),
                     "prompt_tokens": readings[sample["prompt"]].counts,
                     "prompt_cut": readings[sample["prompt"]].mutilated,
                     "batch": {"size": len(batch), "place": place},
