@@ -52,7 +52,6 @@ def test_a_forward_of_the_pipeline_does_what_was_counted(family: str, tiny: Path
     settings = DenoiseSettings("float32", 2, 5.0, "", None, None, *SHAPE, fps=8)
     denoiser = FAMILIES[family].load().load_denoiser(tiny, settings, "cpu")
     transformer = denoiser.pipeline.transformer  # type: ignore[attr-defined]
-    # Remembered from here on: the counter is to see the sample and not this count.
     one = forward_flops(family, transformer.config, *SHAPE)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         _, work = denoiser.denoise(["a red bicycle"], [0])

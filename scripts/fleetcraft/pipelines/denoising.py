@@ -13,7 +13,7 @@ from fleetcraft.ground.ledger import Held, Ledger, Phase
 from fleetcraft.pipelines import caches, schedulers
 from fleetcraft.pipelines.attention import Attention
 from fleetcraft.pipelines.cache_support import SUPPORT
-from fleetcraft.pipelines.flops import forward_flops
+from fleetcraft.pipelines.flops import ForwardFlops, forward_flops
 from fleetcraft.pipelines.interface import DenoiseSettings, Work
 from fleetcraft.pipelines.memory import held_by, remembered, weights
 from fleetcraft.pipelines.metering import Meter
@@ -43,6 +43,8 @@ class PipelineDenoiser(ABC):
         self._attention = Attention(pipeline.transformer, settings.attention)
         if settings.cache is not None:
             caches.enable(pipeline, settings.cache, self.family, settings.steps)
+        # Counted now and remembered, so that no sample's time has the counting in it.
+        self._one_forward(None)
 
     @abstractmethod
     def sample(self, prompts: list[str], generators: list[torch.Generator]) -> torch.Tensor:
@@ -81,6 +83,12 @@ class PipelineDenoiser(ABC):
         work = self._work(len(prompts))
         return latents.float().cpu().contiguous(), work
 
+    def _one_forward(self, text_tokens: int | None) -> ForwardFlops:
+        """FLOPs of a forward of one sequence, in which nothing is skipped."""
+        settings, config = self.settings, self.pipeline.transformer.config
+        shape = settings.width, settings.height, settings.frames
+        return forward_flops(self.family, config, *shape, text_tokens=text_tokens)
+
     def _work(self, samples: int) -> Work:
         """What the transformer did for samples that were denoised together.
 
@@ -89,15 +97,7 @@ class PipelineDenoiser(ABC):
         BadResult : the cache saved nothing, and would save nothing in any sample, for its settings alone decide.
         """
         meter, settings, transformer = self._meter, self.settings, self.pipeline.transformer
-        one = forward_flops(
-            self.family,
-            transformer.config,
-            settings.width,
-            settings.height,
-            settings.frames,
-            text_tokens=meter.text_tokens,
-        )
-        computed, possible = meter.flops(one)
+        computed, possible = meter.flops(self._one_forward(meter.text_tokens))
         cache = settings.cache
         if cache is not None and computed == possible and not SUPPORT[cache["type"]].adaptive:
             raise BadResult(
