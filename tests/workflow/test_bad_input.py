@@ -12,17 +12,9 @@ from pathlib import Path
 
 import pytest
 from campaigns import ROOT, Campaign, new_campaign, small_document
+from checkpoints import list_digests
 
 DIFFUSION = ROOT / ".envs/diffusion/bin/python"
-
-
-def list_digests(directory: Path) -> None:
-    lines = [
-        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(directory)}\n"
-        for file in sorted(directory.rglob("*"))
-        if file.is_file() and file.name != "SHA256SUMS"
-    ]
-    (directory / "SHA256SUMS").write_text("".join(lines))
 
 
 @pytest.fixture

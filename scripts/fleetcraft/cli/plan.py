@@ -8,7 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetcraft.cli.common import Subparsers, add_experiment, bytes_text, load_plan
+from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
+from fleetcraft.ground.units import bytes_text
 
 if TYPE_CHECKING:
     from fleetcraft.experiment.plan import Plan

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from fleetcraft.experiment.arms import VideosSource
 from fleetcraft.experiment.prompts import Prompt
-from fleetcraft.experiment.sources import read_sums
 from fleetcraft.experiment.video_names import video_name
-from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.mirror.sums import parse_sums
 
 _SUMS = "SHA256SUMS"
 _SHOWN = 3
@@ -215,7 +215,10 @@ def _digests(directory: Path, files: dict[_About, str], sums: Path, key: str) ->
             key=key,
             remedy=f"Make it once: {command}",
         )
-    listed = read_sums(sums, key)
+    try:
+        listed = parse_sums(sums)
+    except FleetcraftError as error:
+        raise error.about(key) from None
     unlisted = [name for name in files.values() if name not in listed]
     if unlisted:
         raise BadInput(

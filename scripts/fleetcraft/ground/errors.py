@@ -47,6 +47,11 @@ class FleetcraftError(Exception):
         """Where and what, without the remedy."""
         super().__init__(f"{self.account}. {remedy}.")
 
+    @property
+    def has_value(self) -> bool:
+        """Whether it says what was found; None may be just that."""
+        return self.value is not _NOTHING
+
     def located(self, file: Path | str) -> Self:
         """The same error, found in `file`; for those who know the key but not the file that it was read from."""
         return type(self)(self.problem, file=file, key=self.key, value=self.value, remedy=self.remedy)
@@ -54,6 +59,10 @@ class FleetcraftError(Exception):
     def below(self, key: str) -> Self:
         """The same error, its key being one of those below `key`; for those who know what the key is part of."""
         return type(self)(self.problem, file=self.file, key=f"{key}.{self.key}", value=self.value, remedy=self.remedy)
+
+    def about(self, key: str) -> Self:
+        """The same error, said of `key`; for those who know the file but not the key that named it."""
+        return type(self)(self.problem, file=self.file, key=key, value=self.value, remedy=self.remedy)
 
 
 class BadInput(FleetcraftError):

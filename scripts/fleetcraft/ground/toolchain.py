@@ -39,6 +39,9 @@ _DROPPED = (
     "PYTHONHOME",
     "VIRTUAL_ENV",
     "DIFFUSERS_",
+    "HF_",
+    "HUGGINGFACE_",
+    "TRANSFORMERS_",
     "CUBLAS_WORKSPACE_CONFIG",
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
@@ -181,6 +184,9 @@ def clean_environment() -> dict[str, str]:
 
     They are this process's with only this repository on the path, offline, and without those by which a user's shell
     could decide pixels: which kernels and instructions the libraries choose belongs to the experiment.
+
+    Models come from the directories that the experiment names. The libraries that would rather fetch them have no cache
+    that they could find something in or write to: below /dev/null there is nothing, for root neither.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
     return kept | {
@@ -189,6 +195,7 @@ def clean_environment() -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
+        "HF_HOME": "/dev/null/huggingface",
     }
 
 

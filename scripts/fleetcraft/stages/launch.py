@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NoReturn
 
+from fleetcraft.ground.errors import BadEnvironment
 from fleetcraft.ground.failures import BUG, failure_of
-from fleetcraft.ground.repository import SCRIPTS
+from fleetcraft.ground.records import Record, read_records
+from fleetcraft.ground.repository import CHECKOUT, SCRIPTS
 from fleetcraft.ground.toolchain import Toolchain, clean_environment
 from fleetcraft.stages.job import Job
 
@@ -42,12 +47,38 @@ def hand_over(job: Job, description: Path, toolchains: dict[str, str]) -> NoRetu
 
     Replaced, not started beside: signals, memory limits and exit status are the stage's own.
     """
-    job.write(description)
-    python = Toolchain(job.toolchain).interpreter(toolchains, job.packages)
+    command = _written(job, description, toolchains)
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [python, "-P", "-c", _BOOTSTRAP.format(scripts=str(SCRIPTS)), str(description)]
-    os.execve(python, command, clean_environment())
+    os.execve(command[0], command, clean_environment())
+
+
+def answer_of(job: Job, toolchains: dict[str, str]) -> Iterator[Record]:
+    """The records that a stage leaves which is run beside this process, for its answer alone.
+
+    Raises
+    ------
+    BadEnvironment : its tool chain isn't there, or the stage didn't come to its end.
+    """
+    with TemporaryDirectory(prefix="fleetcraft-") as directory:
+        output = Path(directory) / "answer.jsonl"
+        command = _written(replace(job, output=str(output)), Path(directory) / "job.json", toolchains)
+        ended = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            said = (ended.stderr or ended.stdout).strip().splitlines()
+            raise BadEnvironment(
+                f"the stage {job.stage} ended with {ended.returncode}: {said[-1] if said else 'it said nothing'}",
+                file=command[0],
+                remedy=f"Run `make envs` in {CHECKOUT} if the tool chain is damaged",
+            )
+        yield from read_records(output)
+
+
+def _written(job: Job, description: Path, toolchains: dict[str, str]) -> list[str]:
+    """Write the job's description; the command that runs it, which begins with its interpreter."""
+    job.write(description)
+    python = Toolchain(job.toolchain).interpreter(toolchains, job.packages)
+    return [python, "-P", "-c", _BOOTSTRAP.format(scripts=str(SCRIPTS)), str(description)]
 
 
 def redirect_output(log: Path) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from fleetcraft.ground.digests import sha256_file
-from fleetcraft.ground.errors import CorruptWeights, MissingWeights
 from fleetcraft.ground.files import new_directory
 from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import write_records
+from fleetcraft.ground.units import bytes_text
+from fleetcraft.mirror.digests import verify_digests
+from fleetcraft.mirror.inspection import distinct, inspect
+from fleetcraft.mirror.memory import Memory, cache_home
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.stages.completeness import DryLoads
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import provenance
+
+READERS = 1
+"""The job has asked for one processor."""
 
 
 def run(job: Job) -> None:
@@ -25,7 +32,7 @@ def run(job: Job) -> None:
         with ledger.phase("build"), new_directory(directory) as temporary:
             FAMILIES[wanted["family"]].load().build_tiny(temporary, wanted["seed"])
     with ledger.phase("verify"):
-        files = _digests(directory) if wanted["tiny"] else _verified(directory, wanted["files"])
+        files = _digests(directory) if wanted["tiny"] else _verified(job, directory)
     record = {
         "kind": "model",
         "model": wanted["model"],
@@ -44,17 +51,28 @@ def _digests(directory: Path) -> dict[str, str]:
     return {str(file.relative_to(directory)): sha256_file(file) for file in files}
 
 
-def _verified(directory: Path, expected: dict[str, str]) -> dict[str, str]:
-    """Every file has the digest of the list. The bytes are read once, here; the plan looks at headers and sizes."""
-    for number, (name, digest) in enumerate(expected.items(), 1):
-        file = directory / name
-        if not file.is_file():
-            raise MissingWeights(
-                "a file of the list of digests is missing", file=file, remedy="Mirror the checkpoint again"
-            )
-        print(f"models: {number}/{len(expected)} verifying {name} ({file.stat().st_size / 2**20:.1f} MiB)")
-        if sha256_file(file) != digest:
-            raise CorruptWeights(
-                "the SHA-256 of this file is not the listed one", file=file, remedy="Copy the file again"
-            )
-    return expected
+def _verified(job: Job, directory: Path) -> dict[str, str]:
+    """Every file is as listed and every part loads complete; all that isn't is printed, and the first raised."""
+    files: dict[str, str] = job.settings["files"]
+    memory = Memory(cache_home())
+    inspection = inspect(directory)
+    digests = verify_digests(directory, files, memory, READERS)
+    print(
+        f"models: {digests.files} files verified, {digests.remembered} of them before;"
+        f" {bytes_text(digests.read)} read in {digests.seconds:.1f} s"
+    )
+    findings = distinct([*inspection.findings, *digests.findings])
+    loads = DryLoads(memory, directory, files, job.packages)
+    if not findings and not loads.known:
+        from fleetcraft.pipelines.dry_load import dry_load
+
+        findings = dry_load(inspection)
+        if not findings:
+            loads.remember()
+    if memory.trouble:
+        print(f"models: what was verified can't be remembered: {memory.trouble}")
+    for finding in findings[1:]:
+        print(f"models: {finding}")
+    if findings:
+        raise findings[0]
+    return files

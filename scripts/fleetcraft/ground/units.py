@@ -1,0 +1,12 @@
+"""Numbers with units, for people."""
+
+from __future__ import annotations
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes for people: 1.4 GB."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")

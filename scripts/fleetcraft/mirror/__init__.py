@@ -1,0 +1,1 @@
+"""Checkpoints on disk: whether one is whole and what its list of digests names, judged without loading anything."""
