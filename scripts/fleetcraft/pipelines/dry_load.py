@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from fleetcraft.ground.errors import BadEnvironment, CorruptWeights, FleetcraftError, MissingWeights
 from fleetcraft.mirror.inspection import INDEX, Inspection, Part, named
-from fleetcraft.pipelines.loading import refuse_unknown_tokens
+from fleetcraft.pipelines.prompts import Reader
 
 PROBE = "A red bicycle leans against a wall, seen from above."
 _REVISION = "Mirror configuration and weights again, from one revision"
@@ -40,7 +40,7 @@ def dry_load(inspection: Inspection) -> list[FleetcraftError]:
                 if part.kind == "model":
                     findings += _compare(part_class, part, folder)
                 elif part.kind == "tokenizer":
-                    refuse_unknown_tokens(part_class.from_pretrained(folder, local_files_only=True), PROBE)
+                    Reader(part_class.from_pretrained(folder, local_files_only=True), limit=len(PROBE)).read(PROBE)
                 elif part.kind == "scheduler":
                     part_class.from_pretrained(folder, local_files_only=True)
             except FleetcraftError as finding:
