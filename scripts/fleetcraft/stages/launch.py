@@ -47,7 +47,7 @@ def hand_over(job: Job, description: Path, toolchains: dict[str, str]) -> NoRetu
 
     Replaced, not started beside: signals, memory limits and exit status are the stage's own.
     """
-    command = _written(job, description, toolchains)
+    command = command_of(job, description, toolchains)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, clean_environment())
@@ -62,7 +62,7 @@ def answer_of(job: Job, toolchains: dict[str, str]) -> Iterator[Record]:
     """
     with TemporaryDirectory(prefix="fleetcraft-") as directory:
         output = Path(directory) / "answer.jsonl"
-        command = _written(replace(job, output=str(output)), Path(directory) / "job.json", toolchains)
+        command = command_of(replace(job, output=str(output)), Path(directory) / "job.json", toolchains)
         ended = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             said = (ended.stderr or ended.stdout).strip().splitlines()
@@ -74,7 +74,7 @@ def answer_of(job: Job, toolchains: dict[str, str]) -> Iterator[Record]:
         yield from read_records(output)
 
 
-def _written(job: Job, description: Path, toolchains: dict[str, str]) -> list[str]:
+def command_of(job: Job, description: Path, toolchains: dict[str, str]) -> list[str]:
     """Write the job's description; the command that runs it, which begins with its interpreter."""
     job.write(description)
     python = Toolchain(job.toolchain).interpreter(toolchains, job.packages)
