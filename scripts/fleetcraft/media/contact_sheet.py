@@ -19,34 +19,36 @@ _TITLE_HEIGHT = 34
 
 
 def contact_sheet(path: Path, title: str, rows: Sequence[tuple[str, Path]], columns: int = 5) -> None:
-    """Draw `columns` evenly spaced frames of each (caption, video); memory holds one video's chosen frames."""
-    tiles = [(caption, _frames(video, columns)) for caption, video in rows]
-    height = max(round(frame.height * _TILE_WIDTH / frame.width) for _, frames in tiles for frame in frames)
+    """Draw `columns` evenly spaced frames of each (caption, video); memory holds one frame and the tiles."""
+    rows_of_tiles = [(caption, _tiles(video, columns)) for caption, video in rows]
+    height = max(tile.height for _, tiles in rows_of_tiles for tile in tiles)
     font, heading = ImageFont.load_default(13), ImageFont.load_default(18)
-    widest = max(len(frames) for _, frames in tiles)
+    widest = max(len(tiles) for _, tiles in rows_of_tiles)
     sheet = Image.new(
         "RGB",
-        (_CAPTION_WIDTH + widest * (_TILE_WIDTH + _GAP) + _GAP, _TITLE_HEIGHT + len(tiles) * (height + _GAP) + _GAP),
+        (_CAPTION_WIDTH + widest * (_TILE_WIDTH + _GAP) + _GAP, _TITLE_HEIGHT + len(rows) * (height + _GAP) + _GAP),
         "white",
     )
     draw = ImageDraw.Draw(sheet)
     draw.text((_GAP, _GAP), title, fill="black", font=heading)
-    for row, (caption, frames) in enumerate(tiles):
+    for row, (caption, tiles) in enumerate(rows_of_tiles):
         top = _TITLE_HEIGHT + row * (height + _GAP)
         lines = textwrap.wrap(caption, 34)[: max(1, height // 18)]
         draw.multiline_text((_GAP, top), "\n".join(lines), fill="black", font=font)
-        for column, frame in enumerate(frames):
-            tile = frame.resize(
-                (_TILE_WIDTH, round(frame.height * _TILE_WIDTH / frame.width)), Image.Resampling.LANCZOS
-            )
+        for column, tile in enumerate(tiles):
             sheet.paste(tile, (_CAPTION_WIDTH + column * (_TILE_WIDTH + _GAP), top))
     with new_file(path) as temporary:
         sheet.save(temporary)
 
 
-def _frames(video: Path, count: int) -> list[Image.Image]:
+def _tiles(video: Path, count: int) -> list[Image.Image]:
     total, _ = imageio_ffmpeg.count_frames_and_secs(str(video))
     wanted = {round(position) for position in np.linspace(0, total - 1, min(count, total))}
     reader = imageio_ffmpeg.read_frames(str(video))
-    size = next(reader)["size"]
-    return [Image.frombytes("RGB", size, data) for index, data in enumerate(reader) if index in wanted]
+    width, height = next(reader)["size"]
+    size = (_TILE_WIDTH, round(height * _TILE_WIDTH / width))
+    return [
+        Image.frombytes("RGB", (width, height), data).resize(size, Image.Resampling.LANCZOS)
+        for index, data in enumerate(reader)
+        if index in wanted
+    ]
