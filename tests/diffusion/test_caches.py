@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import diffusers
 import pytest
 import torch
 
+from fleetcraft.ground.errors import BadResult
+from fleetcraft.pipelines import caches, schedulers
 from fleetcraft.pipelines.cache_support import SUPPORT
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings, Work
+from fleetcraft.pipelines.schedulers import CHOICES
 
 PLAIN = DenoiseSettings("float32", 8, 5.0, "", None, None, width=32, height=32, frames=9, fps=8)
 
@@ -133,3 +138,79 @@ def test_a_cache_saves_work_changes_latents_and_leaves_nothing_behind_when_a_sam
     again, again_work = sampled(denoiser)
     assert torch.equal(again, fresh)
     assert again_work == work
+
+
+SPENT = {
+    "pyramid_attention": {"timesteps": [-3, -2]},
+    "faster": {"timesteps": [-3, -2], "unconditional_timesteps": [-3, -2]},
+    "mag": {"ratios": [1.5, 1.5]},
+    "taylor_seer": {"first_steps": 8},
+}
+"""Settings with which caches that decide by their settings alone skip nothing, as far as a plan lets them through."""
+
+
+@pytest.mark.parametrize("name", SPENT)
+def test_a_cache_whose_settings_skip_nothing_is_found_after_the_first_sample(models: Path, name: str) -> None:
+    denoiser = loaded(models, "cogvideox", cache=SETTINGS[name] | SPENT[name])
+    with pytest.raises(BadResult, match="skipped nothing in 8 steps, and will in no other sample"):
+        sampled(denoiser)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, support in SUPPORT.items() if support.adaptive}))
+def test_a_sample_in_which_an_adaptive_cache_skips_nothing_proves_nothing(models: Path, name: str) -> None:
+    _, work = sampled(loaded(models, "wan", cache=SETTINGS[name] | {"threshold": 1e-9}))
+    assert work.flops_computed == work.flops_possible
+
+
+def test_one_state_for_two_forwards_gives_one_of_them_the_attention_of_the_other(models: Path) -> None:
+    """Why Wan has no pyramid attention: what it reuses is what the other forward of the step gave."""
+    denoiser = loaded(models, "wan", steps=4)
+    caches.enable(denoiser.pipeline, SETTINGS["pyramid_attention"] | {"timesteps": [-1, 1001]}, "wan", 4)
+    attention = denoiser.pipeline.transformer.blocks[0].attn1
+    given: list[torch.Tensor] = []
+    attention.register_forward_hook(lambda _module, _inputs, output: given.append(output))
+    sampled(denoiser)
+    guided, unguided = given[0::2], given[1::2]
+    assert len(guided) == len(unguided) == 4
+    assert all(torch.equal(one, other) for one, other in zip(guided, unguided, strict=True))
+
+
+OWN = {
+    "wan": "UniPCMultistepScheduler",
+    "cogvideox": "CogVideoXDPMScheduler",
+    "ltx": "FlowMatchEulerDiscreteScheduler",
+    "hunyuan_video": "FlowMatchEulerDiscreteScheduler",
+}
+"""The schedulers of the tiny models, as of the published checkpoints."""
+
+CHOSEN = [(family, name) for family, choice in sorted(CHOICES.items()) for name in choice.names]
+
+
+@pytest.mark.parametrize(("family", "name"), CHOSEN)
+def test_a_scheduler_takes_the_place_of_the_checkpoint_s_and_gives_the_same_sample_again(
+    models: Path, plain: dict[str, tuple[torch.Tensor, Work]], family: str, name: str
+) -> None:
+    denoiser = loaded(models, family, scheduler=name)
+    assert type(denoiser.pipeline.scheduler).__name__ == name
+    first, work = sampled(denoiser)
+    sampled(denoiser, seed=4)
+    assert torch.equal(sampled(denoiser)[0], first), (
+        "its state is that of the sample, and so is the noise that it draws"
+    )
+    assert work == plain[family][1]
+    assert torch.equal(first, plain[family][0]) == (name == OWN[family])
+
+
+@pytest.mark.parametrize("family", [family for family, choice in sorted(CHOICES.items()) if choice.shift])
+def test_a_shift_is_kept_from_the_checkpoint_or_set_whatever_the_scheduler_calls_it(models: Path, family: str) -> None:
+    def shift(scheduler: str | None, flow_shift: float | None) -> float:
+        pipeline = SimpleNamespace(
+            scheduler=getattr(diffusers, OWN[family]).from_pretrained(models / family / "scheduler")
+        )
+        schedulers.replace(pipeline, scheduler, flow_shift)
+        return float(pipeline.scheduler.config["shift" if scheduler == CHOICES[family].names[0] else "flow_shift"])
+
+    kept = {"wan": 3.0, "hunyuan_video": 7.0}[family]
+    for name in CHOICES[family].names:
+        assert shift(name, None) == kept
+        assert shift(name, 5.0) == 5.0
