@@ -51,17 +51,22 @@ def video(tmp_path: Path) -> Path:
     return path
 
 
-def job(video: Path) -> Job:
-    """The job of one sample, as the list of digests that was made just now has it."""
-    sample = {"arm": "theirs", "sample": "s" * 32, "prompt": "a cat", "seed": 0, "video": "b" * 32}
-    root = video.parent.parent
+def job(*videos: Path) -> Job:
+    """The job of a shard, as the list of digests that was made just now has it."""
+    video, root = videos[0], videos[0].parent.parent
     return Job(
         "ingest",
         "diffusion",
         ("numpy",),
         str(root / "store"),
         str(root / "manifest.jsonl"),
-        samples=(sample | {"file": video.name, "sha256": hashlib.sha256(video.read_bytes()).hexdigest()},),
+        samples=tuple(
+            {
+                **{"arm": "theirs", "sample": "s" * 32, "prompt": "a cat", "seed": seed, "video": f"{seed:x}" * 32},
+                **{"file": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()},
+            }
+            for seed, file in enumerate(videos)
+        ),
         settings={"directory": str(video.parent), "video": VIDEO, "ffmpeg_sha256": ffmpeg_binary()[1]},
     )
 
@@ -74,13 +79,13 @@ def test_a_video_is_copied_as_it_is_and_its_record_says_what_it_is(video: Path) 
     assert record["sha256"] == wanted.samples[0]["sha256"]
     assert record["source"] == {"file": str(video), "sha256": record["sha256"]}
     assert (record["shape"], record["fps"]) == ([9, 48, 64, 3], 8)
-    assert record["encoder"]["foreign"]["codec"] == "h264"
-    assert record["encoder"]["foreign"]["pixel_format"] == "yuv420p"
-    kept = Store(wanted.store).verified("videos", "b" * 32)
+    assert record["encoder"] == "foreign"
+    assert (record["probe"]["codec"], record["probe"]["pixel_format"]) == ("h264", "yuv420p")
+    kept = Store(wanted.store).verified("videos", "0" * 32)
     assert kept.read_bytes() == video.read_bytes()
 
     video.write_bytes(b"edited in place")
-    assert Store(wanted.store).verified("videos", "b" * 32) == kept, "what was taken in stays what it was"
+    assert Store(wanted.store).verified("videos", "0" * 32) == kept, "what was taken in stays what it was"
     ingest.run(wanted)  # and it is not read again
 
 
@@ -152,6 +157,27 @@ def test_a_video_that_can_t_be_scored_with_the_others_is_refused(
 ) -> None:
     damage(video)
     refused(job(video), video, said)
+
+
+def test_all_videos_of_a_shard_are_looked_at_and_the_good_ones_kept(
+    video: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [video, *(video.with_name(f"{name}.mp4") for name in ("slow", "good", "loud"))]
+    made(files[1], rate=4)
+    made(files[2], "-crf", "30")
+    made(files[3])
+    with_sound(files[3])
+    black(video)
+    wanted = job(*files)
+    with pytest.raises(FleetcraftError) as caught:
+        ingest.run(wanted)
+    assert "every frame is black" in str(caught.value)
+    assert "2 others of this job's 4 videos can't be used either" in str(caught.value)
+    assert "'slow.mp4', 'loud.mp4'" in str(caught.value)
+    log = capsys.readouterr().out
+    assert "4 frames a second" in log
+    assert "an audio track" in log
+    assert Store(wanted.store).keys("videos") == {"2" * 32}
 
 
 def refused(wanted: Job, video: Path, said: str) -> None:

@@ -106,8 +106,8 @@ def test_encoders_are_told_apart_and_a_foreign_one_is_not_known() -> None:
         if arm == "fast":
             del made.videos[arm, prompt, seed]
             about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": "s"}
-            foreign = {"foreign": {"codec": "h264", "pixel_format": "yuv420p"}}
-            made.add([{"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 7, "encoder": foreign, **about}])
+            foreign = {"encoder": "foreign", "probe": {"codec": "h264", "pixel_format": "yuv420p"}}
+            made.add([{"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 7, **foreign, **about}])
     full, fast = rows(make_tables(made)["encoders"])
     assert full == {
         **{"arm": "full", "encoder": "libx264 yuv420p", "settings": "crf 18"},

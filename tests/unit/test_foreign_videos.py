@@ -17,7 +17,9 @@ from experiments import changed
 from fleetcraft.cli.plan import plan_text
 from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.models import Prompts
 from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.prompts import load_prompts
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import FleetcraftError
 
@@ -133,9 +135,16 @@ def test_videos_of_other_prompts_and_seeds_are_left_alone_and_told(
         f"a {what}-1.mp4" for what in ("blue boat", "green kite", "red bicycle")
     )
     text = plan_text(plan)
+    assert plan.foreign["theirs"].bytes == sum(file.stat().st_size for file in directory.glob("*-0.mp4"))
     assert f"theirs   3 existing videos, as they are, of {directory}" in text
     assert "3 others there are not of this experiment: a blue boat-1.mp4" in text
     assert "differences to other arms include the encoders'" in text
+
+
+def test_the_names_of_a_suite_s_prompts_differ_two_of_them_in_case_alone() -> None:
+    names = {video_name(prompt.text, 0, [0]) for prompt in load_prompts(Prompts(suite="vbench"))}
+    assert len(names) == 944
+    assert {"A fantasy landscape-0.mp4", "a fantasy landscape-0.mp4"} <= names
 
 
 # ---------------------------------------------------------------------- keys and jobs

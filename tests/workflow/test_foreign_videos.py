@@ -55,7 +55,7 @@ def test_existing_videos_get_the_scores_of_the_arm_that_made_them_and_enter_the_
     assert (full["settings"], cached["settings"], theirs["settings"]) == ("crf 18", "crf 18", "unknown")
     assert [row["arm"] for row in table(campaign, "compute")] == ["full", "cached"]
     (record, *_) = read_records(campaign.directory / "scratch/small/videos/theirs/s0.jsonl")
-    assert record["encoder"]["foreign"]["codec"] == "h264"
+    assert (record["encoder"], record["probe"]["codec"]) == ("foreign", "h264")
 
     summary = campaign.fleetcraft("summary", "experiment.yaml").output
     assert "not all encoded alike" in summary

@@ -21,7 +21,7 @@ TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
     "latents": ("sample", "work", "values_sha256", "prompt_cut"),
-    "videos": ("sample", "key", "sha256", "bytes", "encoder"),
+    "videos": ("sample", "key", "sha256", "bytes"),
     "scores": ("sample", "video", "value"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
@@ -56,7 +56,7 @@ class Results:
             # Some latents were made before their records had all of these.
             place[about] = {name: record[name] for name in _KEPT[kind] if name in record}
             if kind == "videos":
-                place[about]["encoder"] = _encoder(record["encoder"])
+                place[about]["encoder"] = _encoder(record)
             # A video's record holds that of its decoding. What an earlier version put into the store tells nothing.
             for part in (record, record.get("decoded", {})):
                 for phase, owners in part.get("memory", {}).items():
@@ -207,10 +207,11 @@ def _samples(results: Results) -> str:
     return csv_text(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
 
 
-def _encoder(encoder: dict[str, Any]) -> tuple[str, str]:
-    """Encoder and settings, in a few words that all videos share which were encoded alike."""
-    facts = encoder.get("foreign", encoder)
-    settings = "unknown" if "foreign" in encoder else f"crf {encoder['crf']}"
+def _encoder(record: Record) -> tuple[str, str]:
+    """Encoder and settings of a video, in a few words that all have which were encoded alike."""
+    foreign = record["encoder"] == "foreign"
+    facts = record["probe"] if foreign else record["encoder"]
+    settings = "unknown" if foreign else f"crf {facts['crf']}"
     return sys.intern(f"{facts['codec']} {facts['pixel_format']}"), sys.intern(settings)
 
 

@@ -102,7 +102,8 @@ def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
     pixels = video.width * video.height * video.frames
     per_arm = len(plan.prompts) * len(plan.experiment.seeds)
     latents = sum(prod(plan.latent_shape[arm.model]) * 4 * per_arm for arm in plan.experiment.generated.values())
-    videos = pixels * _VIDEO_BYTES_PER_PIXEL * plan.sample_count
+    taken_in = sum(videos.bytes for videos in plan.foreign.values())
+    videos = pixels * _VIDEO_BYTES_PER_PIXEL * per_arm * len(plan.experiment.generated) + taken_in
     frames = pixels * 3 * largest_shard if plan.experiment.generated else 0
     records = _RECORD_BYTES * plan.sample_count * (2 + len(plan.dimensions))
     lines = []

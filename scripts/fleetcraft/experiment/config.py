@@ -48,7 +48,7 @@ def plan_of_file(file: Path | str) -> Plan:
 def hold_to_campaign(plan: Plan) -> None:
     """Let the first process of a campaign say its plan, and the others, which plan anew, come to the same.
 
-    What a campaign is planned from can change while it runs: a file of prompts, a checkpoint.
+    What a campaign is planned from can change while it runs: a file of prompts, a checkpoint, existing videos.
 
     Raises
     ------
@@ -56,7 +56,8 @@ def hold_to_campaign(plan: Plan) -> None:
     """
     if os.environ.setdefault(PLAN_VARIABLE, plan.digest) != plan.digest:
         raise BadInput(
-            "what this campaign was planned from has changed since it started: the file of prompts, or a checkpoint",
+            "what this campaign was planned from has changed since it started: the file of prompts, a checkpoint, or"
+            " existing videos",
             remedy="Start Snakemake again: it makes what the new plan lacks and keeps what it shares with the old one",
         )
 

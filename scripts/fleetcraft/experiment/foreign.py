@@ -34,12 +34,14 @@ class ForeignVideos:
 
     files : prompt and seed → file, relative to the directory.
     digests : prompt and seed → the SHA-256 that the list has for that file.
+    bytes : of all of them together.
     unused : files of the directory that are of no prompt and seed of the experiment.
     """
 
     directory: Path
     files: dict[_About, str]
     digests: dict[_About, str]
+    bytes: int
     unused: tuple[str, ...]
 
 
@@ -52,7 +54,9 @@ def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds
     """
     key, directory = f"arms.{arm}.source", Path(source.videos)
     if not directory.is_dir():
-        raise BadInput("there is no such directory of videos", file=directory, key=f"{key}.videos", remedy="Correct it")
+        raise BadInput(
+            "there is no such directory of videos", file=directory, key=f"{key}.videos", remedy="Correct the path"
+        )
     wanted = [(prompt.text, seed) for prompt in prompts for seed in seeds]
     if source.index is None:
         files = _by_name(directory, wanted, seeds, key)
@@ -61,10 +65,10 @@ def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds
     found = _listed(directory, files.values(), f"{key}.videos")
     unused = tuple(sorted(found.keys() - set(files.values())))
     _refuse_missing(directory, files.values(), found, unused, source, f"{key}.videos")
-    _refuse_useless(directory, files.values(), found, f"{key}.videos")
+    size = sum(_size(directory / name, found[name], f"{key}.videos") for name in files.values())
     sums = Path(source.sha256sums) if source.sha256sums else directory / _SUMS
     digests = _digests(directory, files, sums, f"{key}.sha256sums")
-    return ForeignVideos(directory, files, digests, unused)
+    return ForeignVideos(directory, files, digests, size, unused)
 
 
 def _by_name(directory: Path, wanted: Sequence[_About], seeds: Sequence[int], key: str) -> dict[_About, str]:
@@ -182,16 +186,17 @@ def _refuse_missing(
     )
 
 
-def _refuse_useless(directory: Path, wanted: Iterable[str], found: dict[str, os.DirEntry[str]], key: str) -> None:
-    for name in wanted:
-        try:
-            status = found[name].stat()
-        except OSError as error:
-            problem = f"this can't be looked at ({error.strerror}): it may be a link whose target has gone"
-        else:
-            problem = _problem(directory / name, status)
-        if problem:
-            raise BadInput(problem, file=directory / name, key=key, remedy="Put a whole, readable video there")
+def _size(file: Path, entry: os.DirEntry[str], key: str) -> int:
+    """Bytes of a video, after a look at what can be told without reading it."""
+    try:
+        status = entry.stat()
+    except OSError as error:
+        problem = f"this can't be looked at ({error.strerror}): it may be a link whose target has gone"
+    else:
+        problem = _problem(file, status)
+    if problem:
+        raise BadInput(problem, file=file, key=key, remedy="Put a whole, readable video there")
+    return status.st_size
 
 
 def _problem(file: Path, status: os.stat_result) -> str:

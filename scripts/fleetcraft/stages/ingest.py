@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleetcraft.ground.digests import sha256_file
-from fleetcraft.ground.errors import BadInput, Damaged
+from fleetcraft.ground.errors import BadInput, Damaged, FleetcraftError
 from fleetcraft.ground.ledger import Ledger
 from fleetcraft.ground.records import Record
 from fleetcraft.media.faults import Planned, refuse
@@ -20,42 +20,59 @@ from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
 
 _BLOCK = 2**20
+_SHOWN = 3
 
 
 def run(job: Job) -> None:
     """Leave a copy of every sample's file in the store, and the shard's manifest of videos, as encode does.
 
-    A copy, no link: whoever edits or removes the original afterwards must not change what was scored.
+    A copy, no link: whoever edits or removes the original afterwards must not change what was scored. All videos are
+    looked at before the first that can't be used fails the job, so that its owner learns of all at once.
     """
 
     def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
         check_ffmpeg(job.settings["ffmpeg_sha256"])
-        video = job.settings["video"]
-        planned = Planned(**video)
+        refused = []
         for sample in samples:
-            original = Path(job.settings["directory"]) / sample["file"]
-            record = {
-                "sample": sample["sample"],
-                "prompt": sample["prompt"],
-                "seed": sample["seed"],
-                "shape": [video["frames"], video["height"], video["width"], 3],
-                "fps": video["fps"],
-                "source": {"file": str(original.absolute()), "sha256": sample["sha256"]},
-                "made": provenance(job.packages),
-            }
-            ledger = Ledger()
-
-            def write(path: Path, original: Path = original, record: Record = record, ledger: Ledger = ledger) -> None:
-                with ledger.phase("copy"):
-                    _copy(original, path, record["source"]["sha256"])
-                with ledger.phase("check"):
-                    facts = _facts(original, path)
-                    refuse(facts, planned)
-                record.update(encoder={"foreign": facts.as_json()}, seconds=ledger.seconds, memory=ledger.memory)
-
-            yield store.commit("videos", sample["video"], record, write)
+            try:
+                yield _take_in(job, store, sample)
+            except (BadInput, Damaged) as error:
+                print(f"ingest: {error}")
+                refused.append(error)
+        if refused:
+            raise _together(refused, len(job.samples))
 
     fill(job, "videos", "video", make)
+
+
+def _take_in(job: Job, store: Store, sample: Sample) -> Record:
+    video, ledger = job.settings["video"], Ledger()
+    original = Path(job.settings["directory"]) / sample["file"]
+    found = Record()
+
+    def write(path: Path) -> None:
+        with ledger.phase("copy"):
+            _copy(original, path, sample["sha256"])
+        with ledger.phase("check"):
+            facts = _facts(original, path)
+            refuse(facts, Planned(**video))
+            found.update(facts.as_json())
+
+    record = {
+        "sample": sample["sample"],
+        "prompt": sample["prompt"],
+        "seed": sample["seed"],
+        "shape": [video["frames"], video["height"], video["width"], 3],
+        "fps": video["fps"],
+        "source": {"file": str(original.absolute()), "sha256": sample["sha256"]},
+        "probe": found,
+        # Its settings are known to those who made the video; what became of them stands in the probe.
+        "encoder": "foreign",
+        "seconds": ledger.seconds,
+        "memory": ledger.memory,
+        "made": provenance(job.packages),
+    }
+    return store.commit("videos", sample["video"], record, write)
 
 
 def _copy(original: Path, copy: Path, sha256: str) -> None:
@@ -84,3 +101,18 @@ def _facts(original: Path, copy: Path) -> Facts:
         return replace(probe(copy), file=original)
     except BadInput as error:
         raise error.located(original) from error
+
+
+def _together(refused: list[BadInput | Damaged], count: int) -> FleetcraftError:
+    """One error for all of a shard's videos that can't be used: the first in full, the others by name."""
+    first, *others = refused
+    if not others:
+        return first
+    names = ", ".join(repr(Path(other.file or "").name) for other in others[:_SHOWN])
+    return type(first)(
+        f"{first.problem} ({len(others):,} others of this job's {count:,} videos can't be used either, for reasons "
+        f"that its log has: {names}{', …' if len(others) > _SHOWN else ''})",
+        file=first.file,
+        value=first.value,
+        remedy=first.remedy,
+    )
