@@ -59,7 +59,7 @@ def test_existing_videos_get_the_scores_of_the_arm_that_made_them_and_enter_the_
 
     summary = campaign.fleetcraft("summary", "experiment.yaml").output
     assert "not all encoded alike" in summary
-    assert "theirs: h264 yuv420p, unknown" in summary
+    assert "theirs: h264 yuv420p, settings unknown" in summary
     for command in (["audit", "--digests", "experiment.yaml"], ["verify", "work/small/evidence"]):
         answer = campaign.fleetcraft(*command)
         assert answer.status == 0, answer.output

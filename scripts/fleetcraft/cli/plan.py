@@ -94,7 +94,7 @@ def _store_lines(plan: Plan) -> list[str]:
                 for sample in plan.scored_samples(arm, dimension, shard):
                     wanted["scores"] += 1
                     found["scores"] += plan.score_key(sample, dimension) in present["scores"]
-    return [f"  {kind:<9}{found[kind]:>9,} of {wanted[kind]:,}" for kind in present]
+    return [f"  {kind:<9}{found[kind]:>9,} of {wanted[kind]:,}" for kind in present if wanted[kind]]
 
 
 def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:

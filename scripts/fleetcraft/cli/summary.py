@@ -84,7 +84,7 @@ def _encoder_note(rows: Sequence[dict[str, str]]) -> list[str]:
     unknown = any(settings == "unknown" for _, settings in encoders)
     if len({row["arm"] for row in rows}) < 2 or (len(encoders) == 1 and not unknown):
         return []
-    arms = [f"  {row['arm']}: {row['encoder']}, {row['settings']}" for row in rows]
+    arms = [f"  {row['arm']}: {row['encoder']}, settings {row['settings']}" for row in rows]
     return ["The arms were not all encoded alike, as far as is known: differences include the encoders'.", *arms, ""]
 
 
