@@ -13,5 +13,6 @@ with analysis(snakemake) as plan:
     tables = latency_tables(records, plan.document())
     write_text(Path(snakemake.output.latency), tables["latency"])
     write_text(Path(snakemake.output.ratios), tables["latency_ratios"])
-    latency_figure(records, plan.arms, Path(snakemake.output.pairs))
-    phases_figure(measured(records), plan.arms, Path(snakemake.output.phases))
+    arms = list(plan.experiment.generated)
+    latency_figure(records, arms, Path(snakemake.output.pairs))
+    phases_figure(measured(records), arms, Path(snakemake.output.phases))

@@ -371,3 +371,14 @@ def test_a_file_that_the_index_names_must_be_there(
     text = refusal(write(foreign))
     assert "1 of 6 videos are missing: 'deeper/20.mp4'" in text
     assert "Correct the index" in text
+
+
+def test_existing_videos_are_not_timed_and_no_reason_to_time_again(
+    foreign: dict[str, Any], plan_of: PlanOf, directory: Path
+) -> None:
+    foreign["timing"] = {"prompts": 1, "warmup": 1, "repeats": 1}
+    before = plan_of(foreign)
+    (directory / "a blue boat-1.mp4").write_bytes(b"another")
+    list_digests(directory)
+    foreign["arms"]["others"] = foreign["arms"].pop("theirs")
+    assert plan_of(foreign).timing_digest() == before.timing_digest()

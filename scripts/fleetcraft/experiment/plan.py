@@ -264,8 +264,8 @@ class Plan:
         return key_of([self.videos_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
 
     def timing_digest(self) -> str:
-        conditions = {arm: self.condition(arm) for arm in self.experiment.generated}
-        return key_of([conditions, self._video_settings_key, self.timing_settings(), self.timed_samples])
+        arms = {arm: [self.condition(arm), self._video_settings_key[arm]] for arm in self.experiment.generated}
+        return key_of([arms, self.timing_settings(), self.timed_samples])
 
     @cached_property
     def digest(self) -> str:
