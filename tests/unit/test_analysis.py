@@ -145,6 +145,15 @@ def test_compute_is_counted_and_not_timed() -> None:
     assert not any("second" in column or "latency" in column for column in table[0])
 
 
+def test_an_arm_whose_attention_ran_on_several_kernels_shows_them() -> None:
+    made = results(scores(0.0))
+    for arm, _, seed in made.latents:
+        for prompt in PROMPTS:
+            made.latents[arm, prompt, seed]["work"] |= {"attention": ["flash"]}
+    made.latents["fast", "c", 1]["work"] = made.latents["fast", "c", 1]["work"] | {"attention": ["flash", "math"]}
+    assert [row["attention"] for row in rows(make_tables(made)["compute"])] == ["flash", "flash or flash+math"]
+
+
 def test_videos_of_prompts_that_were_cut_are_counted() -> None:
     made = results(scores(0.0))
     made.latents["fast", "a", 0]["prompt_cut"] = made.latents["fast", "b", 1]["prompt_cut"] = True

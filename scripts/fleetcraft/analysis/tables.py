@@ -156,10 +156,13 @@ def _compute(results: Results) -> str:
         works = [record["work"] for record in records]
         if works:
             shares = [_share(works, unit) for unit in UNITS]
+            # More than one where torch had the choice and chose differently, by device for example.
+            kernels = " or ".join(sorted({"+".join(work["attention"]) for work in works if "attention" in work}))
             cut = sum(record.get("prompt_cut", False) for record in records)
-            rows.append([arm, len(works), _mean(works, "forwards"), _mean(works, "flops_computed"), *shares, cut])
-    columns = ["arm", "videos", "forwards_per_video", "flops_per_video"]
-    return csv_text([*columns, *(f"share_of_{unit}" for unit in UNITS), "cut_prompts"], rows)
+            counts = [_mean(works, "forwards"), _mean(works, "flops_computed"), *shares]
+            rows.append([arm, len(works), *counts, kernels, cut])
+    columns = ["arm", "videos", "forwards_per_video", "flops_per_video", *(f"share_of_{unit}" for unit in UNITS)]
+    return csv_text([*columns, "attention", "cut_prompts"], rows)
 
 
 def _mean(works: list[dict[str, Any]], field: str) -> str:

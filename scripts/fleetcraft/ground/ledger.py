@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 Phase = Literal[
     "build",
     "verify",
-    "read",
     "load",
     "text_encoder",
     "denoise",
