@@ -78,6 +78,7 @@ def test_a_pair_is_planned_or_refused_with_what_the_family_has(
         ("ltx", {"type": "pyramid_attention", "skip_range": 1}, {}, "skip_range", "greater than or equal to 2"),
         ("cogvideox", {"type": "faster"}, {"guidance": 1.0}, "type", "guidance 1 makes none"),
         ("hunyuan_video", {"type": "faster", "timesteps": [0, 1001]}, {}, "timesteps", "nothing to extrapolate from"),
+        ("hunyuan_video", {"type": "faster", "low_frequency_weight": 1.2}, {}, "low_frequency_weight", "no half of a"),
         ("wan", {"type": "mag"}, {}, "ratios", "missing"),
         ("wan", {"type": "mag", "ratios": [1.0, 1.0], "retention_ratio": 0.97}, {}, "retention_ratio", "all 10 steps"),
         ("wan", {"type": "mag", "ratios": [1.3, 1.2, 1.1]}, {}, "threshold", "predict an error of 0.1 and more"),

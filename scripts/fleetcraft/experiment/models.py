@@ -240,8 +240,9 @@ def _refuse_misfits(name: str, arm: Arm, family: str) -> None:
     """What an arm chooses that its family doesn't have, or that could never save anything."""
     if (misfit := schedulers.problem(family, arm.scheduler, arm.flow_shift)) is not None:
         raise ValueError(f"@arms.{name}.{misfit[0]}: {misfit[1]}")
-    if arm.cache is not None:
-        misfit = cache_support.problem(arm.cache.model_dump(), family, arm.steps, arm.guidance)
+    if (cache := arm.cache) is not None:
+        changed = {key for key, field in type(cache).model_fields.items() if getattr(cache, key) != field.default}
+        misfit = cache_support.problem(cache.model_dump(), changed, family, arm.steps, arm.guidance)
         if misfit is not None:
             raise ValueError(f"@arms.{name}.cache.{misfit[0]}: {misfit[1]}")
 

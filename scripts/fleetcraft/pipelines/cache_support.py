@@ -6,7 +6,7 @@ nothing to the next sample. How each is switched on is in `fleetcraft.pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,14 @@ class Support:
 
     families : those it works for.
     reasons : family → why it doesn't work there.
+    of_halves : its keys that are about the unconditional half of a batch, which not all of its families have.
     adaptive : each sample decides anew what is skipped, so that one in which nothing is skipped proves nothing.
     idle : what in its settings, the family, the steps and the guidance keeps it from ever saving anything.
     """
 
     families: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    of_halves: tuple[str, ...] = ()
     adaptive: bool = False
     idle: Callable[[Settings, str, int, float], Problem | None] = lambda *_: None
 
@@ -40,8 +42,11 @@ def caches_of(family: str) -> list[str]:
     return sorted(name for name, support in SUPPORT.items() if family in support.families)
 
 
-def problem(cache: Settings, family: str, steps: int, guidance: float) -> Problem | None:
-    """The first thing that makes a cache impossible or useless for an arm, as (key of the cache, explanation)."""
+def problem(cache: Settings, changed: Collection[str], family: str, steps: int, guidance: float) -> Problem | None:
+    """The first thing that makes a cache impossible or useless for an arm, as (key of the cache, explanation).
+
+    `changed` are the keys that have another value than their default.
+    """
     support = SUPPORT[cache["type"]]
     if family not in support.families:
         return "type", (
@@ -50,6 +55,11 @@ def problem(cache: Settings, family: str, steps: int, guidance: float) -> Proble
         )
     if steps == 1:
         return "type", "a cache saves nothing where there is one step; give the arm more steps, or no cache"
+    if FAMILIES[family].guidance == "embedded" and (vain := [key for key in support.of_halves if key in changed]):
+        return vain[0], (
+            f"guidance is an input of the family {family}'s transformer, so no half of a batch is unconditional;"
+            " leave this key out"
+        )
     return support.idle(cache, family, steps, guidance)
 
 
@@ -57,10 +67,7 @@ def _faster_idle(cache: Settings, family: str, _steps: int, guidance: float) -> 
     if FAMILIES[family].guidance == "batch of two" and guidance <= 1:
         return "type", f"'faster' halves the batch of two that guidance makes, and guidance {guidance:g} makes none"
     if FAMILIES[family].guidance == "embedded" and cache["timesteps"][1] > 999:
-        return (
-            "timesteps",
-            "the first step, at 999 or 1000, has nothing to extrapolate from; end at 999 or below",
-        )
+        return "timesteps", "the first step, at 999 or 1000, has nothing to extrapolate from; end at 999 or below"
     return None
 
 
@@ -99,6 +106,14 @@ SUPPORT = {
     "faster": Support(
         ("cogvideox", "hunyuan_video"),
         reasons={"wan": _TWO_FORWARDS, "ltx": "it can't tell frames apart in the packed latents of its transformer"},
+        of_halves=(
+            "unconditional_skip_range",
+            "unconditional_timesteps",
+            "low_frequency_weight",
+            "low_frequency_timesteps",
+            "high_frequency_weight",
+            "high_frequency_timesteps",
+        ),
         idle=_faster_idle,
     ),
     "mag": Support(_EVERY, idle=_mag_idle),
