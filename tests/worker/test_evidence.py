@@ -19,7 +19,7 @@ from fleetcraft.ground.failures import Failure
 from fleetcraft.spool import Attempt, Outcome, Producer, Request, Result, Spool, State, TaskSpec, Writer, drained
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.task import encode_attempt, encode_task, parse_record
-from fleetcraft.worker.cgroup import Kills, kills
+from fleetcraft.worker.cgroup import KillCounter, Kills
 from fleetcraft.worker.evidence import Evidence, explain_end
 from fleetcraft.worker.explanation import explain
 from fleetcraft.worker.overview import Observer
@@ -106,16 +106,14 @@ def test_a_cgroup_within_the_workers_counts_as_well(tmp_path: Path) -> None:
             code = 1
             try:
                 enter(directory)
-                before = kills()
+                counter = KillCounter()
+                before = counter.count()
                 inner = directory / "inner"
                 inner.mkdir()
                 killed = subprocess.run(
                     ["sh", "-c", f"echo $$ > {inner}/cgroup.procs && exec {ALLOCATE}"], check=False
                 ).returncode
-                after = kills()
-                assert before is not None
-                assert after is not None
-                code = 0 if killed and after.count == before.count + 1 else 2
+                code = 0 if killed and counter.count() == before + 1 else 2
                 inner.rmdir()
             finally:
                 os._exit(code)
@@ -156,7 +154,7 @@ def test_both_versions_of_cgroups_are_read(
     for name, content in {"proc/self/cgroup": cgroup, **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    found = kills(tmp_path)
+    found = KillCounter(tmp_path).kills()
     assert found is not None
     assert (found.count, found.limit_mb, found.peak_mb) == expected
 
@@ -206,8 +204,8 @@ def test_success_and_what_a_node_or_an_operator_ends_have_no_class(root: Path, t
 
 
 def evidence(**changes: object) -> Evidence:
-    nothing = Kills("memory cgroup /x", 1, 100, 90)
-    usual = Evidence({"exit_code": 1, "timed_out": False}, None, nothing, nothing, alone=True, log=Path("/none"))
+    after = Kills("memory cgroup /x", 1, 100, 90)
+    usual = Evidence({"exit_code": 1, "timed_out": False}, None, 1, after, alone=True, log=Path("/none"))
     return replace(usual, **changes)  # type: ignore[arg-type]
 
 
@@ -246,7 +244,7 @@ def test_a_signal_that_ended_a_process_deeper_down_is_found_in_the_log(
             "disk full",
         ),
         (Outcome.FAILED, {"after": Kills("memory cgroup /x", 2, 100, 100), "alone": False}, "unclassified"),
-        (Outcome.FAILED, {"before": None, "after": None, "event": {"exit_code": -9, "timed_out": False}}, "killed"),
+        (Outcome.FAILED, {"after": None, "event": {"exit_code": -9, "timed_out": False}}, "killed"),
         (Outcome.FAILED, {"event": {"exit_code": None, "timed_out": False}}, "node"),
     ],
 )

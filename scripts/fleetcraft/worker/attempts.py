@@ -12,7 +12,7 @@ from typing import Any
 from fleetcraft.ground.failures import Failure
 from fleetcraft.ground.repository import node_copy
 from fleetcraft.spool import Attempt, Claim, Outcome, Spool, Station
-from fleetcraft.worker.cgroup import Kills, kills
+from fleetcraft.worker.cgroup import KillCounter
 from fleetcraft.worker.context import (
     attempt_key,
     attempt_scratch,
@@ -35,7 +35,7 @@ class Running:
 
     Parameters
     ----------
-    kills : what the kernel had counted before it.
+    kills : how many processes the kernel had killed here before it.
     alone : whether nothing else has run here since it began.
     """
 
@@ -44,7 +44,7 @@ class Running:
     launcher: str
     started_s: float
     node_file: Path
-    kills: Kills | None
+    kills: int
     alone: bool
     stop_cause: str | None = None
     observed: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +59,7 @@ class Attempts:
     def __init__(self, launchers: Launchers, spool: Spool, host: str, grace_s: float):
         self._launchers, self._spool, self._clock = launchers, spool, spool.clock
         self._host, self._grace_s = host, grace_s
+        self._kills = KillCounter()
         self.running: dict[str, Running] = {}
         self.events: deque[dict[str, Any]] = deque()
 
@@ -105,7 +106,14 @@ class Attempts:
         for other in self.running.values():
             other.alone = False
         self.running[key] = Running(
-            claim, share, spec.launcher, self._clock.monotonic(), node_file, kills(), alone, observed=observed
+            claim,
+            share,
+            spec.launcher,
+            self._clock.monotonic(),
+            node_file,
+            self._kills.count(),
+            alone,
+            observed=observed,
         )
         launcher.start(
             key,
@@ -163,7 +171,7 @@ class Attempts:
         if outcome is Outcome.SUCCEEDED:
             return {}
         left, log = Failure.read(failure_file(run.node_file)), self._spool.layout.log(run.claim.name)
-        evidence = Evidence(event, left, run.kills, kills(), run.alone, log)
+        evidence = Evidence(event, left, run.kills, self._kills.kills(), run.alone, log)
         failure = explain_end(outcome, cause, run.claim.request, evidence)
         return failure.as_json() if failure is not None else {}
 

@@ -48,24 +48,44 @@ def limits_mb(root: Path = Path("/")) -> list[int]:
     return [limit for limit in found if limit is not None]
 
 
-def kills(root: Path = Path("/")) -> Kills | None:
-    """Those of this process's cgroup and of cgroups in it; None where the kernel says nothing.
+class KillCounter:
+    """Counts the processes that the kernel killed for want of memory in this process's cgroup and in cgroups in it.
 
     A process is counted where it was, whether the limit that it died of was that cgroup's, another's around it, or the
-    machine's.
+    machine's. Where to look is found out once. The root of all cgroups counts nothing; then the machine does.
     """
+
+    def __init__(self, root: Path = Path("/")):
+        self._root = root
+        nowhere: tuple[_Version | None, Path] = (None, root / "proc")
+        self._version, self._group = next(_counting(root), nowhere)
+
+    def count(self) -> int:
+        """How many there have been; 0 for ever where the kernel says nothing."""
+        if self._version is None:
+            return _count(self._group / "vmstat")
+        if self._version is _SECOND:
+            return _count(self._group / _SECOND.events)
+        # In the first version each cgroup counts by itself.
+        return sum(_count(Path(directory) / _FIRST.events) for directory, _, _ in os.walk(self._group))
+
+    def kills(self) -> Kills | None:
+        """The same, with what there is to know of the place; None where the kernel says nothing."""
+        if self._version is None:
+            return Kills("machine", self.count(), None, None) if (self._group / "vmstat").is_file() else None
+        around = _outwards(self._version, self._group, self._root)
+        limits = [_megabytes(directory / self._version.limit) for directory in around]
+        limit_mb = min((limit for limit in limits if limit is not None), default=None)
+        peak_mb = _megabytes(self._group / self._version.peak)
+        return Kills(f"memory cgroup {self._group}", self.count(), limit_mb, peak_mb)
+
+
+def _counting(root: Path) -> Iterator[tuple[_Version, Path]]:
+    """Of this process's cgroups those that count."""
     for version, group in _own_groups(root):
         inside = next((directory for directory in _outwards(version, group, root) if directory.is_dir()), None)
         if inside is not None and (inside / version.events).is_file():
-            # The first version counts in each cgroup by itself, the second counts those within as well.
-            groups = [directory for directory, _, _ in os.walk(inside)] if version is _FIRST else [inside]
-            limits = [_megabytes(directory / version.limit) for directory in _outwards(version, group, root)]
-            limit_mb = min((limit for limit in limits if limit is not None), default=None)
-            count = sum(_count(Path(directory) / version.events) for directory in groups)
-            return Kills(f"memory cgroup {inside}", count, limit_mb, _megabytes(inside / version.peak))
-    if not (root / "proc/vmstat").is_file():
-        return None
-    return Kills("machine", _count(root / "proc/vmstat"), None, None)
+            yield version, inside
 
 
 def _own_groups(root: Path) -> Iterator[tuple[_Version, Path]]:
@@ -97,11 +117,7 @@ def _megabytes(file: Path) -> int | None:
 
 def _count(file: Path) -> int:
     """The line `oom_kill <number>`."""
-    for line in _text(file).splitlines():
-        key, _, value = line.partition(" ")
-        if key == "oom_kill":
-            return int(value)
-    return 0
+    return next((int(line[9:]) for line in _text(file).splitlines() if line.startswith("oom_kill ")), 0)
 
 
 def _text(path: Path) -> str:

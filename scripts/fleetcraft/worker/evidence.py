@@ -33,14 +33,14 @@ class Evidence:
     ----------
     event : what its launcher reports.
     left : what the attempt itself left to be read.
-    before, after : what the kernel had counted when it began, and when it was gone.
+    before, after : what the kernel had counted when it began, and counted when it was gone.
     alone : whether this worker ran nothing else meanwhile, so that what was counted can't have been another's.
     log : where it wrote.
     """
 
     event: dict[str, Any]
     left: Failure | None
-    before: Kills | None
+    before: int
     after: Kills | None
     alone: bool
     log: Path
@@ -91,7 +91,7 @@ def _plain(cause: str, event: dict[str, Any]) -> Failure | None:
 
 def _out_of_memory(ended: str, request: Request, evidence: Evidence) -> Failure | None:
     before, after = evidence.before, evidence.after
-    if before is None or after is None or after.count <= before.count:
+    if after is None or after.count <= before:
         return None
     figures = [
         f"limit {after.limit_mb} MB" if after.limit_mb is not None else "no limit of its own",
@@ -99,7 +99,7 @@ def _out_of_memory(ended: str, request: Request, evidence: Evidence) -> Failure 
         f"the job asked for mem_mb={request.mem_mb}",
     ]
     problem = (
-        f"{ended}; the kernel killed {after.count - before.count} process(es) of the {after.where} meanwhile because "
+        f"{ended}; the kernel killed {after.count - before} process(es) of the {after.where} meanwhile because "
         f"memory had run out ({', '.join(figures)})"
     )
     return Failure(HostMemory.failure_class, problem, REMEDIES[HostMemory.failure_class])
