@@ -43,6 +43,37 @@ def test_a_moved_checkpoint_keeps_its_digest(
     assert after.models["tiny"].digest == before
 
 
+@pytest.mark.parametrize(
+    ("arm", "key"),
+    [
+        ({"scheduler": "UniPCMultistepScheduler"}, "scheduler"),
+        ({"scheduler": "UniPCMultistepScheduler", "flow_shift": 3.0}, "scheduler"),
+        ({"flow_shift": 3.0}, "flow_shift"),
+        ({"scheduler": "UniPCMultistepScheduler", "flow_shift": 5.0}, None),
+        ({"scheduler": "DPMSolverMultistepScheduler"}, None),
+        ({"flow_shift": 5.0}, None),
+    ],
+)
+def test_an_arm_that_names_what_its_checkpoint_has_anyway_is_refused(
+    small: dict[str, Any],
+    write: Callable[[dict[str, Any]], Path],
+    checkpoint: Path,
+    arm: dict[str, Any],
+    key: str | None,
+) -> None:
+    config = {"_class_name": "UniPCMultistepScheduler", "flow_shift": 3.0}
+    (checkpoint / "scheduler/scheduler_config.json").write_text(json.dumps(config))
+    list_digests(checkpoint)
+    document = changed(small, "models.tiny.source", {"path": str(checkpoint)})
+    document["arms"]["full"] |= arm
+    if key is None:
+        plan_of_file(write(document))
+        return
+    with pytest.raises(BadInput, match="this is what the checkpoint has itself") as caught:
+        plan_of_file(write(document))
+    assert caught.value.key == f"arms.full.{key}"
+
+
 def removed(name: str) -> Callable[[Path], None]:
     return lambda directory: (directory / name).unlink()
 

@@ -26,7 +26,7 @@ from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
-from fleetcraft.experiment.sources import ModelSource, resolve
+from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.paths import Paths
@@ -77,6 +77,8 @@ class Plan:
             "determinism": DETERMINISM,
         }
         self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
+        for name, arm in experiment.generated.items():
+            refuse_own_scheduler(name, arm, self.models[arm.model])
         self.foreign: dict[str, ForeignVideos] = {
             name: find_videos(name, arm.source, self.prompts, experiment.seeds)
             for name, arm in experiment.foreign.items()

@@ -6,15 +6,18 @@ A checkpoint is looked at before anything is asked of a cluster (`fleetcraft.mir
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetcraft.experiment.arms import Arm
 from fleetcraft.experiment.models import VideoModel
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.mirror.inspection import INDEX, Inspection, inspect
 from fleetcraft.mirror.sums import compare, model_digest, read_sums
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.pipelines.schedulers import refuse_own
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,21 @@ def resolve(name: str, model: VideoModel) -> ModelSource:
     except FleetcraftError as finding:
         raise finding.about(f"models.{name}.source.sha256sums") from None
     return ModelSource(model.family, model_digest(files), str(directory), 0, files)
+
+
+def refuse_own_scheduler(name: str, arm: Arm, source: ModelSource) -> None:
+    """Refuse an arm that names the scheduler, or the shift, that its checkpoint has anyway.
+
+    A tiny model has no files yet: there its pipeline refuses it as it is loaded.
+    """
+    if source.path is None or (arm.scheduler is None and arm.flow_shift is None):
+        return
+    # That the file is there and holds an object was seen as the checkpoint was inspected.
+    config = json.loads((Path(source.path) / "scheduler/scheduler_config.json").read_text(encoding="utf-8"))
+    try:
+        refuse_own(config, config.get("_class_name"), arm.scheduler, arm.flow_shift)
+    except BadInput as error:
+        raise error.below(f"arms.{name}") from None
 
 
 def check_checkpoint(name: str, family: str, directory: Path) -> Inspection:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleetcraft.ground.errors import BadInput
+
 _EULER, _UNIPC, _DPM = "FlowMatchEulerDiscreteScheduler", "UniPCMultistepScheduler", "DPMSolverMultistepScheduler"
 
 
@@ -48,18 +50,52 @@ def problem(family: str, scheduler: str | None, flow_shift: float | None) -> tup
     return None
 
 
+def refuse_own(config: Mapping[str, Any], name: str | None, scheduler: str | None, flow_shift: float | None) -> None:
+    """Refuse to name what a checkpoint has anyway: the same latents would have two keys, and be made twice.
+
+    Parameters
+    ----------
+    config, name : of the checkpoint's own scheduler; None where its file doesn't say what it is.
+
+    Raises
+    ------
+    BadInput : an arm's choice makes no difference to it.
+    """
+    if scheduler not in {None, name} or flow_shift not in {None, _shift(config)}:
+        return
+    key = "scheduler" if scheduler is not None else "flow_shift"
+    raise BadInput(
+        "this is what the checkpoint has itself",
+        key=key,
+        value=scheduler if scheduler is not None else flow_shift,
+        remedy="Leave it out; the same samples would be made once more under another name",
+    )
+
+
+def _shift(config: Mapping[str, Any]) -> float | None:
+    # One number with two names.
+    shift: float | None = config.get("flow_shift", config.get("shift"))
+    return shift
+
+
 def replace(pipeline: Any, scheduler: str | None, flow_shift: float | None) -> None:
-    """Give a pipeline another scheduler, another shift, or both; all else is as the checkpoint has it."""
+    """Give a pipeline another scheduler, another shift, or both; all else is as the checkpoint has it.
+
+    Raises
+    ------
+    BadInput : it isn't another.
+    """
     if scheduler is None and flow_shift is None:
         return
     import diffusers
 
     config = pipeline.scheduler.config
-    name = scheduler or type(pipeline.scheduler).__name__
+    own = type(pipeline.scheduler).__name__
+    refuse_own(config, own, scheduler, flow_shift)
+    name = scheduler or own
     changes: dict[str, Any] = {}
     if name in {_EULER, _UNIPC, _DPM}:
-        # One number with two names.
-        shift = flow_shift if flow_shift is not None else config.get("flow_shift", config.get("shift"))
+        shift = flow_shift if flow_shift is not None else _shift(config)
         changes = (
             {"shift": shift}
             if name == _EULER
