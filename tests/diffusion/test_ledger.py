@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from test_caches import SETTINGS, SUPPORTED
 from test_families import CACHED, FULL, PROMPTS
 
 from fleetcraft.ground.ledger import Ledger, held
@@ -61,6 +62,18 @@ def test_a_sample_has_its_phases_in_the_ledger_and_only_a_caching_arm_a_cache(fa
                 width = 24 if family in {"wan", "hunyuan_video"} else 32
                 least = 2 * 4 * tokens * width / 2**20
                 assert least * 0.99 < ledger.memory["denoise"]["feature_cache"]["host_mb"] < 1
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_cache_of_any_type_keeps_is_found(name: str, tmp_path: Path) -> None:
+    """The tiny transformers have about 0.2 MiB of weights: what is counted is neither nothing nor all there is."""
+    family = next(family for family, supported in SUPPORTED if supported == name)
+    FAMILIES[family].load().build_tiny(tmp_path, 0)
+    settings = dataclasses.replace(FULL, width=32, steps=8, cache=SETTINGS[name])
+    denoiser, ledger = FAMILIES[family].load().load_denoiser(tmp_path, settings, "cpu"), Ledger()
+    with ledger.phase("text_encoder"):
+        denoiser.denoise(PROMPTS[:1], [0], ledger)
+    assert 0.001 < ledger.memory["denoise"]["feature_cache"]["host_mb"] < 3
 
 
 # A process of its own: peaks of the tests before must not count, nor the rights of the superuser.

@@ -15,6 +15,8 @@ from fleetcraft.evidence.verify import _check_samples
 from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
+from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
+from fleetcraft.stages.describe import describe
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 
@@ -238,3 +240,11 @@ def test_evidence_is_checked_by_the_places_of_batched_samples(small: dict[str, A
     results.latents["full", misplaced.prompt.text, misplaced.seed] = {"sample": elsewhere}
     (finding,) = _check_samples(results.plan, results)
     assert finding == f"mismatched: a latents record is of sample {elsewhere}, planned was {misplaced.sample_id}"
+
+
+def test_jobs_that_decode_are_told_how_timed_ones_too(small: dict[str, Any], plan_of: PlanOf) -> None:
+    small["decode"] = {"dtype": "bfloat16", "tiling": TILES}
+    plan = plan_of(small | {"timing": {"prompts": 1}})
+    jobs = [describe(plan, "decode", {"arm": "full", "shard": next(iter(plan.shards))}), describe(plan, "timing", {})]
+    for job in jobs:
+        assert DecodeSettings.from_json(job.settings["decode"]) == DecodeSettings("bfloat16", SpatialTiles(**TILES))
