@@ -2,6 +2,7 @@
 #
 #   snakemake -n                                   review the campaign of config/config.yaml
 #   snakemake                                      run it (profiles/default is found by itself)
+#   snakemake encoder_comparison                   measure the experiment's encoder against another one
 #   snakemake --configfile config/experiments/X.yaml --report …   another experiment, its report
 
 from snakemake.utils import min_version
@@ -29,6 +30,7 @@ include: "rules/score.smk"
 include: "rules/timing.smk"
 include: "rules/analyze.smk"
 include: "rules/archive.smk"
+include: "rules/encoder_comparison.smk"
 
 
 rule all:

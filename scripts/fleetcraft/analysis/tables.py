@@ -115,7 +115,7 @@ def _scores(results: Results) -> str:
         for dimension in results.dimensions:
             values = results.values(arm, dimension)
             if values:
-                rows.append([arm, dimension, len(values), *_interval(mean_over_prompts(by_prompt(values)))])
+                rows.append([arm, dimension, len(values), *interval(mean_over_prompts(by_prompt(values)))])
     return csv_text(["arm", "dimension", "videos", "mean", "low", "high"], rows)
 
 
@@ -127,8 +127,8 @@ def _paired(results: Results) -> str:
             ours, theirs = results.values(arm, dimension), results.values(baseline, dimension)
             differences = {about: ours[about] - theirs[about] for about in ours if about in theirs}
             if arm != baseline and differences:
-                interval = _interval(mean_over_prompts(by_prompt(differences)))
-                rows.append([arm, baseline, dimension, len(differences), *interval])
+                mean = mean_over_prompts(by_prompt(differences))
+                rows.append([arm, baseline, dimension, len(differences), *interval(mean)])
     return csv_text(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
 
 
@@ -226,7 +226,8 @@ def by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:
     return grouped
 
 
-def _interval(mean: Mean) -> list[str]:
+def interval(mean: Mean) -> list[str]:
+    """The cells of a mean: itself and its bounds, empty where it has none."""
     return [number(mean.value), *("" if bound is None else number(bound) for bound in (mean.low, mean.high))]
 
 

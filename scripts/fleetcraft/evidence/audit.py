@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import Damaged, PurgedScratch
 from fleetcraft.ground.records import read_records
@@ -36,7 +37,7 @@ def audit(plan: Plan, *, digests: bool = False) -> list[Finding]:
     Latents whose video is there have done their work: that they are gone is no finding.
     """
     leftovers = [Finding(f"left behind: {path}", path) for path in Store(plan.paths.store).leftovers()]
-    return [*_models(plan), *_artifacts(plan, digests), *leftovers]
+    return [*_models(plan), *_artifacts(plan, [plan], digests), *_compared(plan, digests), *leftovers]
 
 
 def repair(plan: Plan, findings: Sequence[Finding]) -> None:
@@ -61,13 +62,22 @@ def _models(plan: Plan) -> Iterator[Finding]:
             yield Finding(f"gone: {directory} (the model {name!r})", record)
 
 
-def _artifacts(plan: Plan, digests: bool) -> Iterator[Finding]:
+def _compared(plan: Plan, digests: bool) -> Iterator[Finding]:
+    """What a comparison of encoders has made: both sides decode the same latents."""
+    if plan.experiment.encoder_comparison is not None:
+        sides = list(Comparison(plan).plans.values())
+        for side in sides:
+            yield from _artifacts(side, sides, digests)
+
+
+def _artifacts(plan: Plan, decoding: Sequence[Plan], digests: bool) -> Iterator[Finding]:
+    """Of one plan; `decoding` are the plans that encode the frames of its latents."""
     store = Store(plan.paths.store)
     for arm in plan.arms:
         for shard in plan.shards:
             needed = set()
             for sample in plan.samples(arm, shard):
-                if store.find("videos", plan.video_key(sample)) is None:
+                if any(store.find("videos", other.video_key(sample)) is None for other in decoding):
                     needed.add(sample.sample_id)
             yield from _manifest(store, "videos", Path(plan.paths.videos(arm, shard)), digests)
             for finding in _manifest(store, "latents", Path(plan.paths.latents(arm, shard)), digests):

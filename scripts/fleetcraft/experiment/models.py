@@ -135,6 +135,14 @@ class Encoder(Model):
     )
 
 
+class EncoderComparison(Encoder):
+    """Another encoder, to be compared with the campaign's on the same frames by `snakemake encoder_comparison`."""
+
+    preset: Name = Field(description="A preset in resources/encoders.yaml")
+    arm: str | None = Field(None, description="The arm whose frames are encoded by both; by default the baseline")
+    limit: int | None = Field(None, ge=1, description="Only the first so many prompts")
+
+
 class Scoring(Model):
     """Which scores are computed for every video."""
 
@@ -173,6 +181,9 @@ class Experiment(Model):
     video: Video
     decode: Decode = Decode()
     encoder: Encoder = Encoder()
+    encoder_comparison: EncoderComparison | None = Field(
+        None, description="Another encoder to measure the campaign's against, by a target of its own"
+    )
     scoring: Scoring
     timing: Timing | None = Field(None, description="Latencies, from passes of their own; null times nothing")
     shard_size: int = Field(16, ge=1, le=10_000, description="Samples that one job takes at most")
@@ -204,6 +215,17 @@ class Experiment(Model):
             raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
         if self.timing is not None and not self.generated:
             raise ValueError("@timing: no arm is generated, so there is nothing to time; leave `timing` out")
+        if self.encoder_comparison is not None:
+            arm_name = self.encoder_comparison.arm or self.baseline
+            if arm_name not in self.arms:
+                raise ValueError(
+                    f"@encoder_comparison.arm: no arm is named {arm_name!r}. {nearest(arm_name, self.generated)}"
+                )
+            if arm_name not in self.generated:
+                raise ValueError(
+                    f"@encoder_comparison.arm: the videos of {arm_name!r} exist already, without the frames that they"
+                    f" were encoded from. {nearest('', self.generated)}"
+                )
         lowered = Counter(name.lower() for name in self.arms)
         for name in self.arms:
             if lowered[name.lower()] > 1:

@@ -71,6 +71,17 @@ class Plan:
             experiment.encoder.crf,
             experiment.encoder.quality,
         )
+        compared = experiment.encoder_comparison
+        self.compared_encoder = compared and encoder_settings(
+            compared.preset, experiment.stack.machine, compared.crf, compared.quality, key="encoder_comparison"
+        )
+        if self.compared_encoder == self.encoder:
+            raise BadInput(
+                "this is the encoder of the experiment itself: there is nothing to compare",
+                key="encoder_comparison",
+                value=experiment.encoder.model_dump(exclude_none=True),
+                remedy="Give another `preset`, `crf` or `quality`",
+            )
         self.stack: dict[str, Any] = {
             "packages": Toolchain("diffusion").pinned(STACK_PACKAGES),
             "device": experiment.stack.device,
@@ -148,7 +159,7 @@ class Plan:
 
     def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
         """Those whose prompts were written for `dimension`; all where the prompts are the user's own."""
-        return tuple(sample for sample in self.samples(arm, shard) if self._is_scored(sample.prompt, dimension))
+        return tuple(sample for sample in self.samples(arm, shard) if self.is_scored(sample.prompt, dimension))
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
         """The shards in which `dimension` has something to score in `arm`."""
@@ -157,7 +168,7 @@ class Plan:
         return [
             name
             for name, shard in self.shards.items()
-            if any(self._is_scored(prompt, dimension) for prompt in shard.prompts)
+            if any(self.is_scored(prompt, dimension) for prompt in shard.prompts)
         ]
 
     def all_samples(self) -> Iterator[Sample]:
@@ -172,7 +183,8 @@ class Plan:
         timing = self.experiment.timing
         return [(prompt.text, self.experiment.seeds[0]) for prompt in self.prompts[: timing.prompts if timing else 0]]
 
-    def _is_scored(self, prompt: Prompt, dimension: str) -> bool:
+    def is_scored(self, prompt: Prompt, dimension: str) -> bool:
+        """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
         # A comparison with the baseline is no dimension of a suite: it suits every prompt.
         return not prompt.dimensions or DIMENSIONS[dimension].pairwise or dimension in prompt.dimensions
 
@@ -180,7 +192,7 @@ class Plan:
         for dimension in self.dimensions:
             # By the prompts alone: every job makes a plan, and none of them needs all shards.
             compared = not DIMENSIONS[dimension].pairwise or len(self.arms) > 1
-            if not compared or not any(self._is_scored(prompt, dimension) for prompt in self.prompts):
+            if not compared or not any(self.is_scored(prompt, dimension) for prompt in self.prompts):
                 pairwise = DIMENSIONS[dimension].pairwise
                 raise BadInput(
                     "it compares with the baseline, and there is no other arm"

@@ -21,6 +21,7 @@ Phase = Literal[
     "encode",
     "copy",
     "check",
+    "measure",
     "score",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)

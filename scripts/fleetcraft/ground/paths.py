@@ -58,6 +58,10 @@ class Paths:
         """The manifest of a shard's scores in one dimension."""
         return f"{self.scratch}/scores/{arm}/{dimension}/{shard}.jsonl"
 
+    def fidelity(self, arm: str, shard: str) -> str:
+        """The manifest of what was measured of a shard's videos in two encodings."""
+        return f"{self.scratch}/fidelity/{arm}/{shard}.jsonl"
+
     def views(self, arm: str) -> str:
         """The directory of links that give an arm's videos the names people and VBench expect."""
         return f"{self.scratch}/views/{arm}"
@@ -101,6 +105,11 @@ class Paths:
     @property
     def report(self) -> str:
         return f"{self.work}/report.html"
+
+    # Of a comparison of encoders, beside the campaign's own
+    def encoder_comparison(self, name: str) -> str:
+        """A table, figure or file of records of the comparison of encoders."""
+        return f"{self.work}/encoder_comparison/{name}"
 
     # One a job
     def log(self, rule: str, *parts: str) -> str:

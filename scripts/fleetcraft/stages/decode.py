@@ -1,4 +1,4 @@
-"""Stage decode: latents to frames, for those samples whose video the store lacks.
+"""Stage decode: latents to frames, for those samples of whose frames something is to be made.
 
 Beside each file of frames lies the record of how it was decoded, which becomes part of the video's.
 """
@@ -18,7 +18,7 @@ from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import Decoder, DecodeSettings, Latents
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import provenance
-from fleetcraft.stages.shard import Sample, lacking
+from fleetcraft.stages.shard import Sample
 from fleetcraft.store.store import Store
 
 if TYPE_CHECKING:
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 
 def run(job: Job) -> None:
-    """Leave a directory with one file of frames for each video that has to be encoded."""
+    """Leave a directory with the frames of each sample for which the store lacks something that is made of them."""
     store = Store(job.store)
-    todo = lacking(job, store, "videos", "video")
-    print(
-        f"decode: {len(job.samples)} samples, {len(job.samples) - len(todo)} videos in the store, {len(todo)} to decode"
-    )
+    todo = [sample for sample in job.samples if any(store.find(kind, key) is None for kind, key in sample["makes"])]
+    print(f"decode: {len(job.samples)} samples, {len(todo)} of whose frames something is to be made from")
     with new_directory(Path(job.output)) as directory:
         if todo:
             _decode(job, store, todo, directory)
@@ -54,7 +52,7 @@ def _decode(job: Job, store: Store, todo: list[Sample], directory: Path) -> None
     start = time.monotonic()
     for number, sample in enumerate(todo, 1):
         latents, ledger = LatentsFile(store.verified("latents", sample["sample"])), Ledger(loading)
-        frames = directory / f"{sample['video']}.npy"
+        frames = directory / f"{sample['sample']}.npy"
         with ledger.phase("decode"):
             write_frames(frames, _accounted(decoder, latents, ledger), tuple(settings["shape"]))
         record = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
@@ -67,7 +69,9 @@ def _decode(plan: Plan, arm: str, shard: str) -> Job:
         STACK_PACKAGES,
         plan.paths.store,
         plan.paths.frames(arm, shard),
-        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in plan.samples(arm, shard)),
+        samples=tuple(
+            _labels(sample) | {"makes": [("videos", plan.video_key(sample))]} for sample in plan.samples(arm, shard)
+        ),
         settings={
             **_model_settings(plan, plan.experiment.generated[arm].model),
             "shape": [video.frames, video.height, video.width],
@@ -195,6 +199,51 @@ def _contact_sheet(plan: Plan, arm: str) -> Job:
     )
 
 
+def _compared_decode(plan: Plan, arm: str, shard: str) -> Job:
+    comparison = Comparison(plan)
+    job = _decode(comparison.declared, arm, shard)
+    samples = []
+    for sample in comparison.declared.samples(arm, shard):
+        videos = [("videos", plan.video_key(sample)) for plan in comparison.plans.values()]
+        samples.append(_labels(sample) | {"makes": [*videos, ("fidelity", comparison.fidelity_key(sample))]})
+    return replace(job, samples=tuple(samples))
+
+
+def _compared_encode(plan: Plan, side: str, arm: str, shard: str) -> Job:
+    comparison = Comparison(plan)
+    job = _encode(comparison.plans[side], arm, shard)
+    # The same frames for both.
+    return replace(job, settings=job.settings | {"frames_directory": comparison.declared.paths.frames(arm, shard)})
+
+
+def _fidelity(plan: Plan, arm: str, shard: str) -> Job:
+    comparison = Comparison(plan)
+    declared, compared = comparison.declared, comparison.compared
+    video = plan.experiment.video
+    return Job(
+        "fidelity",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        declared.paths.fidelity(arm, shard),
+        samples=tuple(
+            _labels(sample)
+            | {
+                "declared": declared.video_key(sample),
+                "compared": compared.video_key(sample),
+                "fidelity": comparison.fidelity_key(sample),
+            }
+            for sample in declared.samples(arm, shard)
+        ),
+        settings={
+            "frames_directory": declared.paths.frames(arm, shard),
+            "width": video.width,
+            "height": video.height,
+            "ffmpeg_sha256": declared.encoder.ffmpeg_sha256,
+        },
+    )
+
+
 _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "models": _models,
     "generate": _generate,
@@ -204,6 +253,13 @@ _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "timing": _timing,
     "score": _score,
     "contact_sheet": _contact_sheet,
+    "compared_generate": lambda plan, arm, shard: _generate(Comparison(plan).declared, arm, shard),
+    "compared_decode": _compared_decode,
+    "compared_encode": _compared_encode,
+    "fidelity": _fidelity,
+    "compared_score": lambda plan, side, arm, dimension, shard: _score(
+        Comparison(plan).plans[side], arm, dimension, shard
+    ),
 }
 
 

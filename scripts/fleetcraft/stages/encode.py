@@ -27,7 +27,7 @@ def run(job: Job) -> None:
         frame_count, height, width = job.settings["shape"]
         fps = job.settings["fps"]
         for sample in samples:
-            frames = Path(job.settings["frames_directory"]) / f"{sample['video']}.npy"
+            frames = Path(job.settings["frames_directory"]) / f"{sample['sample']}.npy"
             if not frames.is_file():
                 raise PurgedScratch(
                     "the decoded frames have gone", file=frames, remedy="Start again: they are decoded anew"
