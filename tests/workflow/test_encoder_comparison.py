@@ -8,8 +8,6 @@ from typing import Any
 
 from campaigns import Campaign, new_campaign, small_document
 
-from fleetcraft.experiment.encoder_comparison import Comparison
-
 PAIRS = (("declared", "frames"), ("compared", "frames"), ("compared", "declared"))
 
 
@@ -49,8 +47,7 @@ def test_heavier_compression_makes_videos_seem_steadier_and_its_shift_is_measure
     assert not list((campaign.directory / "scratch").rglob("*.npy")), "the frames have gone"
     assert campaign.snakemake("encoder_comparison", "--dry-run").jobs == {}
     plan = campaign.plan()
-    compared = {s.prompt.text for s in Comparison(plan).declared.all_samples()}
-    ours = {plan.video_key(s) for s in plan.all_samples() if s.arm == "full" and s.prompt.text in compared}
+    ours = {plan.video_key(s) for s in plan.all_samples() if s.arm == "full" and s.prompt.text != "a green kite"}
     assert ours < set(videos), "the campaign finds its videos there"
 
 
@@ -73,4 +70,4 @@ def test_without_its_key_the_target_says_what_to_add(tmp_path: Path) -> None:
     run = new_campaign(tmp_path / "campaign").snakemake("encoder_comparison", "--dry-run")
     assert run.status != 0
     assert "Add the key, such as `encoder_comparison: {preset: imageio-quality" in run.output
-    assert "Traceback" not in run.output
+    assert "most recent call last" not in run.output
