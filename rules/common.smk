@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -12,6 +13,7 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
+from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
@@ -33,6 +35,7 @@ wildcard_constraints:
     arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     dimension="|".join(DIMENSIONS),
+    side="|".join(SIDES),
     shard=r"all|s[0-9]+(-[0-9]+)?(-p[01]+)?",
 
 
@@ -125,3 +128,72 @@ def one_of(arms):
 def show_summary():
     """Print the campaign's tables, and where everything is."""
     print(summary_text(PLAN))
+
+
+# The comparison of encoders has plans of its own.
+
+SIDE_PATHS = {side: comparison_paths(PATHS, side) for side in SIDES}
+# The latents and frames are the same for both encoders.
+FRAMES_PATHS = SIDE_PATHS["declared"]
+# A pattern for the files of either.
+EITHER = comparison_paths(PATHS, "{side}")
+
+
+@cache
+def comparison():
+    """What the experiment wants compared; asked for only by jobs of this target."""
+    try:
+        return Comparison(PLAN)
+    except FleetcraftError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def compared_generate_digest(wildcards):
+    return comparison().declared.generate_digest(wildcards.arm, wildcards.shard)
+
+
+def compared_frames_digest(wildcards):
+    return comparison().frames_digest(wildcards.arm, wildcards.shard)
+
+
+def compared_videos_digest(wildcards):
+    return (
+        comparison().plans[wildcards.side].videos_digest(wildcards.arm, wildcards.shard)
+    )
+
+
+def compared_score_digest(wildcards):
+    return (
+        comparison()
+        .plans[wildcards.side]
+        .score_digest(wildcards.arm, wildcards.dimension, wildcards.shard)
+    )
+
+
+def compared_scored_videos(wildcards):
+    """The manifests that a score job of one side reads."""
+    plan = comparison().plans[wildcards.side]
+    arms = [wildcards.arm]
+    if DIMENSIONS[wildcards.dimension].pairwise:
+        arms.append(plan.baseline)
+    return [plan.paths.videos(arm, wildcards.shard) for arm in arms]
+
+
+def compared_manifests(kind, side):
+    """Stands for all manifests of one kind of one side."""
+
+    def manifests(wildcards):
+        plan = comparison().plans[side]
+        if kind == "fidelity":
+            return [
+                plan.paths.fidelity(arm, shard)
+                for arm in plan.arms
+                for shard in plan.shards
+            ]
+        return [str(manifest) for manifest in manifests_of(plan)[kind]]
+
+    return manifests
+
+
+def comparison_digest(wildcards):
+    return comparison().digest
