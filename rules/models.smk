@@ -2,7 +2,7 @@
 
 
 rule models:
-    """Build a tiny model from its seed, or verify a checkpoint against its list of digests."""
+    """Build a tiny model from its seed, or verify a checkpoint: its bytes, and that it would load completely."""
     output:
         PATHS.model("{model}"),
     log:

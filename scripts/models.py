@@ -1,4 +1,4 @@
-"""Build a tiny model from its seed, or verify a checkpoint against its list of digests."""
+"""Build a tiny model from its seed, or verify a checkpoint: its bytes, and that it would load completely."""
 
 from fleetcraft.stages.launch import launch
 

@@ -88,15 +88,18 @@ def test_a_campaign_s_stages_are_offline_and_leave_caches_alone(
     (shard,) = plan.shards
     jobs = [
         describe(plan, "models", {"model": "local"}),
+        describe(plan, "models", {"model": "local"}),
         describe(plan, "generate", {"arm": "full", "shard": shard}),
         describe(plan, "decode", {"arm": "full", "shard": shard}),
     ]
-    commands = [command_of(job, tmp_path / f"{job.stage}.json", {}) for job in jobs]
+    commands = [command_of(job, tmp_path / f"{number}.json", {}) for number, job in enumerate(jobs)]
     python, safe, flag, code, _ = commands[0]
     # One process for all, as each would spend most of its time on imports.
     watching = f"{HOOK}\nfor sys.argv in [['-c', description] for description in sys.argv[1:]]: exec({code!r})"
     status, output = run(python, safe, flag, watching, *(command[-1] for command in commands))
     assert status == 0, output
+    assert output.count("models: 14 files verified, 0 of them before; 971 kB read") == 1
+    assert output.count("models: 14 files verified, 14 of them before; 0 B read") == 1
     assert all(Path(job.output).exists() for job in jobs)
     assert run(python, safe, flag, f"{HOOK}\n{PROOF}")[0] == 99, "the watch itself works"
 

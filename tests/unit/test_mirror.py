@@ -10,12 +10,16 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from checkpoints import safetensors, write_checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError, MissingWeights
 from fleetcraft.mirror.digests import Digests, verify_digests
+from fleetcraft.mirror.headers import read_header
 from fleetcraft.mirror.inspection import distinct, inspect
 from fleetcraft.mirror.memory import Memory, cache_home
 from fleetcraft.mirror.progress import Progress
@@ -134,6 +138,18 @@ def test_a_damaged_file_is_named_once_with_what_to_do(
     assert type(finding) is error
     assert re.search(said, str(finding))
     assert not named
+
+
+@given(cut=st.integers(1, 4000), sizes=st.lists(st.integers(0, 1000), min_size=1, max_size=4))
+def test_no_cut_of_a_file_of_weights_goes_unnoticed(cut: int, sizes: list[int]) -> None:
+    data = safetensors(**{f"t{number}": size for number, size in enumerate(sizes)})
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "model.safetensors"
+        file.write_bytes(data[: max(0, len(data) - cut)])
+        with pytest.raises(CorruptWeights):
+            read_header(file).check(file.stat().st_size)
+        file.write_bytes(data)
+        read_header(file).check(file.stat().st_size)
 
 
 def test_a_whole_checkpoint_has_no_findings_and_all_of_its_tensors(checkpoint: Path) -> None:
@@ -378,6 +394,24 @@ def test_a_file_that_changes_while_it_is_read_is_not_judged(
     monkeypatch.setattr(Progress, "advance", copied_on)
     (finding,) = verify_digests(checkpoint, {VAE: read_sums(checkpoint)[VAE]}, memory, 1).findings
     assert "changed while it was verified" in str(finding)
+
+
+def test_an_interrupt_ends_reading_at_once(checkpoint: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the largest files read to their end first, as many minutes would go by."""
+    read, advance = 0, Progress.advance
+
+    def interrupted(self: Progress, count: int) -> None:
+        nonlocal read
+        read += 1
+        advance(self, count)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verify_digests(checkpoint, read_sums(checkpoint), memory, readers=1)
+    assert read <= 2
+    monkeypatch.undo()
+    assert verify(checkpoint, memory).remembered == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"bytes":1}\n'])

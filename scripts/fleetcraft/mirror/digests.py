@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,11 +57,17 @@ def verify_digests(directory: Path, files: dict[str, str], memory: Memory, reade
     # The largest first, so that the last reader doesn't start with it when the others are done.
     wanted.sort(key=lambda item: -item[1].st_size)
     with Progress("verifying", len(wanted), sum(status.st_size for _, status, _, _ in wanted)) as progress:
+        stopped = threading.Event()
+
+        def advance(count: int) -> None:
+            if stopped.is_set():
+                raise CancelledError
+            progress.advance(count)
 
         def look(item: tuple[Path, os.stat_result, str, str]) -> FleetcraftError | None:
             file, status, name, digest = item
             try:
-                _verify(file, directory / name, status, digest, progress.advance)
+                _verify(file, directory / name, status, digest, advance)
             except FleetcraftError as finding:
                 return finding
             finally:
@@ -69,7 +76,12 @@ def verify_digests(directory: Path, files: dict[str, str], memory: Memory, reade
             return None
 
         with ThreadPoolExecutor(max(1, min(readers, len(wanted)))) as pool:
-            found = [finding for finding in pool.map(look, wanted) if finding is not None]
+            try:
+                found = [finding for finding in pool.map(look, wanted) if finding is not None]
+            except BaseException:
+                # Or the pool would read everything to its end before an interrupt ends this process.
+                stopped.set()
+                raise
     answer.findings += sorted(found, key=lambda finding: str(finding.file))
     answer.read, answer.seconds = progress.bytes, progress.seconds
     return answer

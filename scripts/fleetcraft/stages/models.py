@@ -1,4 +1,4 @@
-"""Stage models: a tiny model is built into the store; a checkpoint is verified against its list of digests."""
+"""Stage models: a tiny model is built into the store; a checkpoint is verified as `fleetcraft mirror verify` does."""
 
 from __future__ import annotations
 
