@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from checkpoints import safetensors, write_checkpoint
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError, MissingWeights
@@ -140,6 +140,7 @@ def test_a_damaged_file_is_named_once_with_what_to_do(
     assert not named
 
 
+@settings(deadline=None, max_examples=40)
 @given(cut=st.integers(1, 4000), sizes=st.lists(st.integers(0, 1000), min_size=1, max_size=4))
 def test_no_cut_of_a_file_of_weights_goes_unnoticed(cut: int, sizes: list[int]) -> None:
     data = safetensors(**{f"t{number}": size for number, size in enumerate(sizes)})
@@ -189,6 +190,15 @@ def test_weights_and_the_names_of_their_files_are_those_that_are_loaded(checkpoi
     parts = inspect(checkpoint).parts
     assert sorted(parts["transformer"].tensors) == ["x", "y"]
     assert sorted(parts["text_encoder"].tensors) == ["single"]
+
+
+def test_what_prepares_images_needs_no_weights(checkpoint: Path) -> None:
+    index = json.loads((checkpoint / "model_index.json").read_text())
+    index["feature_extractor"] = ["transformers", "CLIPImageProcessor"]
+    (checkpoint / "model_index.json").write_text(json.dumps(index))
+    (checkpoint / "feature_extractor").mkdir()
+    (checkpoint / "feature_extractor/preprocessor_config.json").write_text("{}")
+    assert not inspect(checkpoint).findings
 
 
 def test_a_wrong_total_in_an_index_is_a_note(checkpoint: Path) -> None:
@@ -315,6 +325,12 @@ def test_files_that_the_list_lacks_and_files_that_only_it_has_are_named(checkpoi
     assert "2 files are not in the list of digests: one.txt, two.txt" in str(unlisted)
     assert str(missing).startswith(str(checkpoint / VAE))
     assert "in the list of digests and not in the checkpoint" in str(missing)
+    assert [str(finding) for finding in verify_digests(checkpoint, files, Memory(None), 1).findings] == [str(missing)]
+
+
+def test_a_list_by_another_name_in_the_directory_need_not_list_itself(checkpoint: Path) -> None:
+    sums = (checkpoint / "SHA256SUMS").rename(checkpoint / "digests of mine")
+    assert not compare(checkpoint, sums, read_sums(checkpoint, sums), inspect(checkpoint).sizes)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the directory", "elsewhere"])

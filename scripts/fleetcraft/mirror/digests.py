@@ -14,6 +14,7 @@ from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError
 from fleetcraft.mirror.memory import Memory
 from fleetcraft.mirror.progress import Progress
 from fleetcraft.mirror.reading import readable
+from fleetcraft.mirror.sums import not_there
 
 _BLOCK = 2**22
 """Bytes read at once: few calls for a network file system, and little memory for each reader."""
@@ -43,15 +44,16 @@ def verify_digests(directory: Path, files: dict[str, str], memory: Memory, reade
     answer, wanted = Digests(), []
     for name, digest in files.items():
         try:
-            if (directory / name).exists():
-                with readable(directory / name):
-                    file = (directory / name).resolve()
-                    status = file.stat()
-                answer.files += 1
-                if memory.recall(str(file), _facts(status, digest)):
-                    answer.remembered += 1
-                else:
-                    wanted.append((file, status, name, digest))
+            if not (directory / name).exists():
+                raise not_there(directory / name)
+            with readable(directory / name):
+                file = (directory / name).resolve()
+                status = file.stat()
+            answer.files += 1
+            if memory.recall(str(file), _facts(status, digest)):
+                answer.remembered += 1
+            else:
+                wanted.append((file, status, name, digest))
         except FleetcraftError as finding:
             answer.findings.append(finding)
     # The largest first, so that the last reader doesn't start with it when the others are done.

@@ -41,7 +41,9 @@ class Part:
             return "tokenizer"
         if "Scheduler" in self.class_name:
             return "scheduler"
-        return "model" if self.library in _WEIGHTS else "other"
+        # What prepares images has no weights.
+        has_weights = self.library in _WEIGHTS and not self.class_name.endswith(("Processor", "FeatureExtractor"))
+        return "model" if has_weights else "other"
 
 
 _WEIGHTS = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}

@@ -108,11 +108,12 @@ def compare(
         )
     for name in files:
         if name not in present and not os.path.lexists(directory / name):
-            findings.append(
-                MissingWeights(
-                    "this file is in the list of digests and not in the checkpoint",
-                    file=directory / name,
-                    remedy="Mirror it again",
-                )
-            )
+            findings.append(not_there(directory / name))
     return findings
+
+
+def not_there(file: Path) -> MissingWeights:
+    """What is said of a file that only the list has."""
+    return MissingWeights(
+        "this file is in the list of digests and not in the checkpoint", file=file, remedy="Mirror it again"
+    )
