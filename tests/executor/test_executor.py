@@ -85,7 +85,8 @@ def test_a_failing_job_is_explained_and_tried_exactly_as_often_as_it_is_worth(wo
     assert run.returncode == 1
     assert sorted(workflow.lines("tries")) == ["bad", "full", "full", "full"]
     assert (workflow.directory / "good.txt").exists()
-    assert "Failure class: bad input.\nx.mp4: there are no frames.\nGive some.\nIt ran on " in run.stdout
+    said = "Failure class: bad input.\nWhat happened: x.mp4: there are no frames.\nWhat to do: Give some.\nIt ran on "
+    assert said in run.stdout
     assert "The rule's log is bad.log." in run.stdout
     assert (workflow.directory / "bad.log").read_text().strip() == (
         "failed (bad input): x.mp4: there are no frames. Give some."

@@ -271,7 +271,9 @@ def test_what_a_task_tells_of_its_failure_reaches_whoever_asks(root: Path, tmp_p
     }
     spool = Spool.open(root)
     text = "\n".join(explain(spool, "a"))
-    assert "Failure class: device memory.\n    no room for 20 GiB.\n    Use a smaller batch." in text
+    assert (
+        "Failure class: device memory.\n    What happened: no room for 20 GiB.\n    What to do: Use a smaller" in text
+    )
     overview = Observer(spool).look()
     assert overview.failures == {"device memory": 1, "disk full": 2}
     assert "3 tasks are in failed (2 disk full, 1 device memory)." in overview.warnings

@@ -107,8 +107,9 @@ def why(attempt: Attempt) -> list[str]:
     """Class, problem and remedy of an attempt that failed, a line each."""
     if not attempt.failure_class:
         return []
-    sentences = [attempt.failure[part] for part in ("problem", "remedy") if attempt.failure.get(part)]
-    return [f"Failure class: {attempt.failure_class}.", *(f"{sentence}." for sentence in sentences)]
+    parts = (("What happened", "problem"), ("What to do", "remedy"))
+    told = [f"{label}: {attempt.failure[part]}." for label, part in parts if attempt.failure.get(part)]
+    return [f"Failure class: {attempt.failure_class}.", *told]
 
 
 def _log_tail(spool: Spool, place: Place, record: TaskRecord) -> list[str]:
