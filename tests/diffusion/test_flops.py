@@ -13,10 +13,10 @@ from diffusers import FirstBlockCacheConfig
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from fleetcraft.pipelines.configs import published
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.flops import forward_flops
 from fleetcraft.pipelines.interface import DenoiseSettings
-from fleetcraft.pipelines.published import published_models
 
 FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "published_geometry.yaml").read_text())
 SHAPE = (96, 64, 9)
@@ -24,20 +24,20 @@ SHAPE = (96, 64, 9)
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_count_is_within_a_percent_of_published_figures(name: str) -> None:
-    model = published_models()[name]
+    model = published()[name]
     for figures in FIGURES[name]["shapes"]:
         counted = forward_flops(model.family, model.transformer, *figures["shape"])
         assert counted.total / 1e12 == pytest.approx(figures["tflop"], rel=0.01)
 
 
-@pytest.mark.parametrize("name", published_models())
+@pytest.mark.parametrize("name", published())
 def test_the_closed_forms_are_the_count(name: str) -> None:
     """To the last multiplication; with few layers, as many of each kind don't show more."""
-    model = published_models()[name]
+    model = published()[name]
     family = FAMILIES[model.family]
     kinds = [key for key in model.transformer if key.startswith("num_") and key.endswith("layers")]
     config = dict(model.transformer) | {kind: 2 + number for number, kind in enumerate(kinds)}
-    transformer, geometry = family.architecture(config), family.geometry_of(config)
+    transformer, geometry = family.transformer_of(config), family.geometry_of(config, model.vae)
     for batch, text_tokens in ((1, 100), (2, None)):
         counted = forward_flops(model.family, config, *SHAPE, batch=batch, text_tokens=text_tokens)
         text = text_tokens or family.text_tokens_of(config)

@@ -7,15 +7,19 @@ A checkpoint is looked at before anything is asked of a cluster (`fleetcraft.mir
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fleetcraft.experiment.arms import Arm
 from fleetcraft.experiment.models import VideoModel
 from fleetcraft.ground.digests import key_of
-from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError
 from fleetcraft.mirror.inspection import INDEX, Inspection, inspect
+from fleetcraft.mirror.reading import read_json
 from fleetcraft.mirror.sums import compare, model_digest, read_sums
+from fleetcraft.pipelines.configs import Architecture, Config, published, tiny
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.schedulers import refuse_own
 
@@ -27,6 +31,8 @@ class ModelSource:
     digest : names the bytes of its files, or the recipe and seed that they are built from.
     path : directory of the checkpoint; None for a tiny model, which is built into the store.
     files : SHA-256 of each file of the checkpoint, by path relative to it.
+    transformer, vae : configs of the two, which decide shapes and costs.
+    parameters : numbers in the weights of `transformer`, `text_encoder` (of all, where there are two) and `vae`.
     """
 
     family: str
@@ -34,6 +40,9 @@ class ModelSource:
     path: str | None
     seed: int
     files: dict[str, str]
+    transformer: Config
+    vae: Config
+    parameters: Mapping[str, int]
 
 
 def resolve(name: str, model: VideoModel) -> ModelSource:
@@ -42,7 +51,7 @@ def resolve(name: str, model: VideoModel) -> ModelSource:
     if source.path is None:
         seed = source.seed or 0
         recipe = {"tiny": model.family, "recipe": FAMILIES[model.family].recipe, "seed": seed}
-        return ModelSource(model.family, key_of(recipe), None, seed, {})
+        return _known(tiny(model.family), key_of(recipe), None, seed)
     directory, sums = Path(source.path), Path(source.sha256sums) if source.sha256sums else None
     inspection = check_checkpoint(name, model.family, directory)
     try:
@@ -52,7 +61,66 @@ def resolve(name: str, model: VideoModel) -> ModelSource:
             raise findings[0]
     except FleetcraftError as finding:
         raise finding.about(f"models.{name}.source.sha256sums") from None
-    return ModelSource(model.family, model_digest(files), str(directory), 0, files)
+    transformer, vae = (_config(name, model.family, directory, part) for part in ("transformer", "vae"))
+    digest = model_digest(files)
+    return ModelSource(model.family, digest, str(directory), 0, files, transformer, vae, _stored(inspection))
+
+
+def resolve_without_weights(name: str, model: VideoModel) -> ModelSource:
+    """The source of the model `name` by the name of its directory, which isn't looked at.
+
+    Its digest stands for the published model and not for any files: keys that are made with it find nothing.
+
+    Raises BadInput where no published model of this family has the name.
+    """
+    path = model.source.path
+    if path is None:
+        return resolve(name, model)
+    known = {name: entry for name, entry in published().items() if entry.family == model.family}
+    directory = Path(path).name
+    if directory not in known:
+        raise BadInput(
+            f"no published model of the family {model.family!r} has the name of this directory",
+            key=f"models.{name}.source.path",
+            value=path,
+            remedy=f"Known are {', '.join(sorted(known))}; another model is planned from its checkpoint",
+        )
+    return _known(known[directory], key_of({"published": directory}), path, 0)
+
+
+def _known(architecture: Architecture, digest: str, path: str | None, seed: int) -> ModelSource:
+    """A model of which nothing has been read."""
+    transformer = FAMILIES[architecture.family].transformer_of(architecture.transformer)
+    parameters = {"transformer": transformer.parameters, **architecture.parameters}
+    return ModelSource(
+        architecture.family, digest, path, seed, {}, architecture.transformer, architecture.vae, parameters
+    )
+
+
+def _config(name: str, family: str, directory: Path, part: Literal["transformer", "vae"]) -> Config:
+    """A config that the family can make something of."""
+    file, key = directory / part / "config.json", f"models.{name}.source.path"
+    known = FAMILIES[family]
+    try:
+        config = read_json(file)
+        known.transformer_of(config).parameters if part == "transformer" else known.vae_of(config).held(256, 256, 9)
+    except FleetcraftError as finding:
+        raise finding.about(key) from None
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):
+        raise CorruptWeights(
+            f"this is no config of a {part} of the family {family!r}", file=file, key=key, remedy="Mirror it again"
+        ) from None
+    return config
+
+
+def _stored(inspection: Inspection) -> dict[str, int]:
+    """Numbers in a checkpoint's weights, as the headers of its files say."""
+    stored = dict.fromkeys(("transformer", "text_encoder", "vae"), 0)
+    for name, part in inspection.parts.items():
+        kind = "text_encoder" if name.startswith("text_encoder") else name
+        if kind in stored:
+            stored[kind] += sum(tensor.elements for tensor in part.tensors.values())
+    return stored
 
 
 def refuse_own_scheduler(name: str, arm: Arm, source: ModelSource) -> None:

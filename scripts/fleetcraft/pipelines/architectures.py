@@ -7,12 +7,11 @@ sizes they are far below a percent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-Config: TypeAlias = Mapping[str, Any]
+from fleetcraft.pipelines.configs import Config
 
 Rows: TypeAlias = Literal["video", "text", "joint", "sample"]
 """What passes through a layer: tokens of video, of text or of both, or one vector a sample."""
@@ -90,9 +89,9 @@ def wan(config: Config) -> Transformer:
 def cogvideox(config: Config) -> Transformer:
     """Text and video are one sequence in every block, with modulation of their own."""
     width, layers, head = _width(config), config["num_layers"], config["attention_head_dim"]
-    time, patch_t = config["time_embed_dim"], config.get("patch_size_t")
+    time, patch_t = config["time_embed_dim"], config["patch_size_t"]
     patch = (patch_t or 1, config["patch_size"], config["patch_size"])
-    speed = config.get("ofs_embed_dim") or 0
+    speed = config["ofs_embed_dim"] or 0
     affine = 2 * width * config["norm_elementwise_affine"]
     return Transformer(
         patch=patch,
@@ -102,7 +101,7 @@ def cogvideox(config: Config) -> Transformer:
                 "video",
                 config["in_channels"] * prod(patch),
                 width,
-                bias=patch_t is not None or config.get("patch_bias", True),
+                bias=patch_t is not None or config["patch_bias"],
             ),
             Linear("text", config["text_embed_dim"], width),
             *_embedding("sample", width, time),

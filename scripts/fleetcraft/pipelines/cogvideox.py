@@ -16,6 +16,7 @@ from diffusers import (
 )
 from transformers import T5EncoderModel
 
+from fleetcraft.pipelines import configs
 from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
@@ -35,23 +36,9 @@ TRANSFORMER = CogVideoXTransformer3DModel
 def build_tiny(directory: Path, seed: int) -> None:
     """Save a CogVideoX pipeline of about 800 kB with random weights, the same bytes for the same seed."""
     torch.manual_seed(seed)
-    transformer = CogVideoXTransformer3DModel(
-        num_attention_heads=2,
-        attention_head_dim=16,
-        in_channels=16,
-        out_channels=16,
-        time_embed_dim=16,
-        text_embed_dim=32,
-        num_layers=4,
-        sample_width=8,
-        sample_height=8,
-        sample_frames=9,
-        patch_size=2,
-        use_rotary_positional_embeddings=True,
-    )
-    vae = AutoencoderKLCogVideoX(
-        block_out_channels=(8, 8, 8, 8), latent_channels=16, layers_per_block=1, norm_num_groups=2
-    )
+    tiny = configs.tiny("cogvideox")
+    transformer = CogVideoXTransformer3DModel(**tiny.transformer)
+    vae = AutoencoderKLCogVideoX(**tiny.vae)
     silence_biases(vae)
     tokenizer = letters_tokenizer()
     # The scheduler of the larger models, which draws noise at every step.

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from fleetcraft.pipelines import architectures
+from fleetcraft.pipelines import architectures, vaes
 from fleetcraft.pipelines.architectures import Transformer
+from fleetcraft.pipelines.configs import Config, with_defaults
 from fleetcraft.pipelines.geometry import Geometry
+from fleetcraft.pipelines.vaes import Vae
 
 if TYPE_CHECKING:
     from fleetcraft.pipelines.interface import FamilyModule
@@ -24,7 +26,9 @@ class Family:
     """What is known of a family without loading it.
 
     pipeline : the class that a checkpoint's model_index.json must name.
-    architecture : what a transformer of the family is made of, by its config.
+    geometry : of its published checkpoints; `geometry_of` has that of one checkpoint.
+    transformer, vae : what those of the family are, by their configs with all keys; `transformer_of` and `vae_of` have
+        them by the config of a checkpoint.
     recipe : version of the tiny builder; raised whenever it would build other bytes from the same seed.
     guidance : how a step is guided: by two forwards of the transformer, by one forward of a batch of two, or by a
         number that the transformer was trained to take, which leaves no place for a negative prompt.
@@ -38,7 +42,8 @@ class Family:
     module: str
     pipeline: str
     geometry: Geometry
-    architecture: Callable[[Mapping[str, Any]], Transformer]
+    transformer: Callable[[Config], Transformer]
+    vae: Callable[[Config], Vae]
     recipe: int
     guidance: Literal["two forwards", "batch of two", "embedded"]
     text_tokens: int
@@ -47,11 +52,21 @@ class Family:
     decode: Mapping[str, Any] = field(default_factory=dict)
     temporal_tiling: bool = False
 
-    def geometry_of(self, config: Mapping[str, Any]) -> Geometry:
-        """The geometry of a checkpoint: tokens are as large as the config of its transformer says."""
-        return replace(self.geometry, patch=self.architecture(config).patch)
+    def transformer_of(self, config: Config) -> Transformer:
+        """The transformer with this config, which may lack keys that diffusers has defaults for."""
+        return self.transformer(with_defaults(self.module, "transformer", config))
 
-    def text_tokens_of(self, config: Mapping[str, Any]) -> int:
+    def vae_of(self, config: Config) -> Vae:
+        """The VAE with this config, which may lack keys that diffusers has defaults for."""
+        return self.vae(with_defaults(self.module, "vae", config))
+
+    def geometry_of(self, transformer: Config, vae: Config) -> Geometry:
+        """The geometry of a checkpoint, by the configs of its transformer and VAE."""
+        its = self.vae_of(vae)
+        patch = self.transformer_of(transformer).patch
+        return replace(self.geometry, vae_stride=its.stride, patch=patch, channels=its.channels)
+
+    def text_tokens_of(self, config: Config) -> int:
         """Tokens of text in one forward of the transformer with this config, padding included."""
         return int(config.get("max_text_seq_length", self.text_tokens))
 
@@ -65,7 +80,8 @@ FAMILIES = {
         "wan",
         "WanPipeline",
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
-        architecture=architectures.wan,
+        transformer=architectures.wan,
+        vae=vaes.wan,
         recipe=1,
         guidance="two forwards",
         text_tokens=512,
@@ -75,7 +91,8 @@ FAMILIES = {
         "CogVideoXPipeline",
         # Its VAE decodes latent frames in pairs, and an even number of them to three frames too many.
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16, frame_step=8),
-        architecture=architectures.cogvideox,
+        transformer=architectures.cogvideox,
+        vae=vaes.cogvideox,
         recipe=1,
         guidance="batch of two",
         text_tokens=226,
@@ -84,7 +101,8 @@ FAMILIES = {
         "ltx",
         "LTXPipeline",
         Geometry(vae_stride=(8, 32, 32), patch=(1, 1, 1), channels=128),
-        architecture=architectures.ltx,
+        transformer=architectures.ltx,
+        vae=vaes.ltx,
         recipe=1,
         guidance="batch of two",
         text_tokens=128,
@@ -96,7 +114,8 @@ FAMILIES = {
         "hunyuan_video",
         "HunyuanVideoPipeline",
         Geometry(vae_stride=(4, 8, 8), patch=(1, 2, 2), channels=16),
-        architecture=architectures.hunyuan_video,
+        transformer=architectures.hunyuan_video,
+        vae=vaes.hunyuan_video,
         recipe=1,
         guidance="embedded",
         text_tokens=256,

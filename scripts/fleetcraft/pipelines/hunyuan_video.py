@@ -20,6 +20,7 @@ from diffusers.pipelines.hunyuan_video.pipeline_hunyuan_video import DEFAULT_PRO
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, LlamaConfig, LlamaModel
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from fleetcraft.pipelines import configs
 from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
@@ -42,19 +43,9 @@ CLIP_TOKENS = 77
 def build_tiny(directory: Path, seed: int) -> None:
     """Save a HunyuanVideo pipeline of about 1 MB with random weights, the same bytes for the same seed."""
     torch.manual_seed(seed)
-    transformer = HunyuanVideoTransformer3DModel(
-        num_attention_heads=2,
-        attention_head_dim=12,
-        num_layers=2,
-        num_single_layers=2,
-        num_refiner_layers=1,
-        text_embed_dim=32,
-        pooled_projection_dim=16,
-        rope_axes_dim=(4, 4, 4),
-    )
-    vae = AutoencoderKLHunyuanVideo(
-        block_out_channels=(8, 8, 8, 8), latent_channels=16, layers_per_block=1, norm_num_groups=2
-    )
+    tiny = configs.tiny("hunyuan_video")
+    transformer = HunyuanVideoTransformer3DModel(**tiny.transformer)
+    vae = AutoencoderKLHunyuanVideo(**tiny.vae)
     silence_biases(vae)
     # The pipeline cuts the first 95 tokens off, which are its template's: with words it has more, with letters alone
     # so many that none would be left of the prompt.

@@ -16,6 +16,7 @@ from diffusers import (
 )
 from transformers import T5EncoderModel
 
+from fleetcraft.pipelines import configs
 from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
@@ -36,27 +37,11 @@ CHUNK = 8
 
 
 def build_tiny(directory: Path, seed: int) -> None:
-    """Save an LTX pipeline of about 1.3 MB with random weights, the same bytes for the same seed.
-
-    Its VAE is of the kind that the later checkpoints have: conditioned on a timestep, injecting noise.
-    """
+    """Save an LTX pipeline of about 1.3 MB with random weights, the same bytes for the same seed."""
     torch.manual_seed(seed)
-    transformer = LTXVideoTransformer3DModel(
-        num_attention_heads=2,
-        attention_head_dim=16,
-        cross_attention_dim=32,
-        num_layers=4,
-        caption_channels=32,
-    )
-    vae = AutoencoderKLLTXVideo(
-        latent_channels=128,
-        block_out_channels=(8, 8, 8, 8),
-        decoder_block_out_channels=(8, 8, 8, 8),
-        layers_per_block=(1, 1, 1, 1, 1),
-        decoder_layers_per_block=(1, 1, 1, 1, 1),
-        decoder_inject_noise=(True, False, False, False, False),
-        timestep_conditioning=True,
-    )
+    tiny = configs.tiny("ltx")
+    transformer = LTXVideoTransformer3DModel(**tiny.transformer)
+    vae = AutoencoderKLLTXVideo(**tiny.vae)
     silence_biases(vae)
     with torch.no_grad():
         for name, weights in vae.named_parameters():

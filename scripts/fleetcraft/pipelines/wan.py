@@ -12,6 +12,7 @@ from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanPipeline, Wa
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from transformers import UMT5Config, UMT5EncoderModel
 
+from fleetcraft.pipelines import configs
 from fleetcraft.pipelines.decoding import VAEDecoder
 from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
@@ -31,21 +32,9 @@ TRANSFORMER = WanTransformer3DModel
 def build_tiny(directory: Path, seed: int) -> None:
     """Save a Wan pipeline of about 300 kB with random weights, the same bytes for the same seed."""
     torch.manual_seed(seed)
-    transformer = WanTransformer3DModel(
-        patch_size=(1, 2, 2),
-        num_attention_heads=2,
-        attention_head_dim=12,
-        in_channels=16,
-        out_channels=16,
-        text_dim=32,
-        freq_dim=256,
-        ffn_dim=32,
-        num_layers=4,
-        rope_max_seq_len=64,
-    )
-    vae = AutoencoderKLWan(
-        base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True]
-    )
+    tiny = configs.tiny("wan")
+    transformer = WanTransformer3DModel(**tiny.transformer)
+    vae = AutoencoderKLWan(**tiny.vae)
     silence_biases(vae)
     with torch.no_grad():
         vae.decoder.conv_out.weight.mul_(2)
