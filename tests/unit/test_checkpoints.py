@@ -12,6 +12,7 @@ from checkpoints import list_digests, safetensors, write_checkpoint
 from experiments import changed
 
 from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.costs import model_cost
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError, MissingWeights
 
@@ -72,6 +73,46 @@ def test_an_arm_that_names_what_its_checkpoint_has_anyway_is_refused(
     with pytest.raises(BadInput, match="this is what the checkpoint has itself") as caught:
         plan_of_file(write(document))
     assert caught.value.key == f"arms.full.{key}"
+
+
+def test_its_weights_are_counted_from_the_headers_of_its_files(plan: Callable[[], Plan], checkpoint: Path) -> None:
+    """Shards add up; a variant of the same tensors beside them does not."""
+    variant = safetensors(100)
+    (checkpoint / "vae/b.fp16.safetensors").write_bytes(variant.replace(b"[100]", b"[10] "))
+    list_digests(checkpoint)
+    assert model_cost(plan(), "tiny").parameters == {"transformer": 100, "text_encoder": 10, "vae": 10}
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "said"),
+    [
+        (
+            "transformer/config.json",
+            {"patch_size": [1, 4, 4]},
+            r"48 is no multiple of 32; use 32 or 64.*its checkpoint",
+        ),
+        ("vae/config.json", {"scale_factor_spatial": 16}, r"48 is no multiple of 32; use 32 or 64.*its checkpoint"),
+        ("vae/config.json", {"scale_factor_temporal": 8}, r"only 8·n \+ 1; use 9"),
+        ("transformer/config.json", {"num_layers": "many"}, r"transformer/config\.json.*no config of a transformer"),
+        ("transformer/config.json", {"patch_size": None}, r"transformer/config\.json.*no config of a transformer"),
+        ("vae/config.json", {"dim_mult": []}, r"vae/config\.json.*no config of a vae"),
+        ("vae/config.json", ["a", "list"], r"vae/config\.json.*no config of a vae"),
+    ],
+)
+def test_what_its_configs_make_impossible_is_refused(
+    small: dict[str, Any],
+    write: Callable[[dict[str, Any]], Path],
+    checkpoint: Path,
+    file: str,
+    config: object,
+    said: str,
+) -> None:
+    document = changed(changed(small, "models.tiny.source", {"path": str(checkpoint)}), "video.width", 48)
+    assert plan_of_file(write(document)).latent_shape == {"tiny": (16, 2, 4, 6)}
+    (checkpoint / file).write_text(json.dumps(config))
+    list_digests(checkpoint)
+    with pytest.raises(FleetcraftError, match=said):
+        plan_of_file(write(document))
 
 
 def removed(name: str) -> Callable[[Path], None]:

@@ -31,11 +31,11 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_plan(chosen: argparse.Namespace) -> Plan:
+def load_plan(chosen: argparse.Namespace, *, without_weights: bool = False) -> Plan:
     """The plan of the named experiment."""
     from fleetcraft.experiment.config import plan_of_file
 
-    return plan_of_file(chosen.experiment)
+    return plan_of_file(chosen.experiment, without_weights=without_weights)
 
 
 def add_spool(parser: argparse.ArgumentParser) -> None:

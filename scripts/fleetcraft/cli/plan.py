@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
+from fleetcraft.cli.costs import cost_lines
 from fleetcraft.ground.units import bytes_text
 
 if TYPE_CHECKING:
@@ -25,14 +26,20 @@ def register(subparsers: Subparsers) -> None:
         "plan",
         help="what a campaign would compute",
         description="Print what a campaign would compute: samples, shards, jobs a stage, what the store already has, "
-        "and how many bytes go to which filesystem. Nothing is run or written.",
+        "tokens, FLOPs, weights and memory of models and arms, and how many bytes go to which filesystem. Nothing is "
+        "run or written.",
     )
     add_experiment(parser)
+    parser.add_argument(
+        "--without-weights",
+        action="store_true",
+        help="look at no checkpoint: each is taken for the published model that its directory is named after",
+    )
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    plan = load_plan(chosen)
+    plan = load_plan(chosen, without_weights=chosen.without_weights)
     print(plan_text(plan))
     return 0
 
@@ -49,7 +56,9 @@ def plan_text(plan: Plan) -> str:
         f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
         f"  shards   {len(sizes):,} an arm, of {min(sizes)} to {max(sizes)} samples",
         f"  scores   {', '.join(plan.dimensions)}",
+        *_unseen_lines(plan),
         "",
+        *cost_lines(plan),
         "jobs of a campaign from nothing",
         *(f"  {rule:<14}{count:>9,}" for rule, count in plan.jobs.items()),
         f"  {'in all':<14}{sum(plan.jobs.values()):>9,}",
@@ -76,7 +85,21 @@ def _foreign_lines(plan: Plan) -> list[str]:
     return lines
 
 
+def _unseen_lines(plan: Plan) -> list[str]:
+    """Which checkpoints the figures are of, where none was looked at."""
+    if not plan.without_weights:
+        return []
+    names = [(name, source.path) for name, source in plan.models.items() if source.path is not None]
+    return [
+        "",
+        "no checkpoint was looked at: figures are of the published models of the same names",
+        *(f"  {name}: {Path(path).name}" for name, path in names),
+    ]
+
+
 def _store_lines(plan: Plan) -> list[str]:
+    if plan.without_weights:
+        return ["  not known: what is in the store is found by the digests of the checkpoints' files"]
     from fleetcraft.store.store import Store
 
     store = Store(plan.paths.store)

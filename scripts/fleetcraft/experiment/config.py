@@ -40,9 +40,9 @@ def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tupl
     return _plan(document, files), Runtime(toolchains)
 
 
-def plan_of_file(file: Path | str) -> Plan:
-    """The plan of one experiment file."""
-    return _plan(parse(Path(file)), [file])
+def plan_of_file(file: Path | str, *, without_weights: bool = False) -> Plan:
+    """The plan of one experiment file; `without_weights`, to look at and not to run."""
+    return _plan(parse(Path(file)), [file], without_weights=without_weights)
 
 
 def hold_to_campaign(plan: Plan) -> None:
@@ -62,9 +62,9 @@ def hold_to_campaign(plan: Plan) -> None:
         )
 
 
-def _plan(document: Any, files: Sequence[Path | str]) -> Plan:
+def _plan(document: Any, files: Sequence[Path | str], *, without_weights: bool = False) -> Plan:
     try:
-        return Plan(validate(document, files))
+        return Plan(validate(document, files), without_weights=without_weights)
     except FleetcraftError as error:
         place = place_of(files, error.key) if error.file is None and error.key else None
         if place is None:

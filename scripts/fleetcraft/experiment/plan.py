@@ -26,13 +26,14 @@ from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
-from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve
+from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.paths import Paths
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.media.presets import EncoderSettings, encoder_settings
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.pipelines.geometry import Geometry
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
 STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "safetensors", "accelerate")
@@ -56,12 +57,18 @@ class Sample:
 class Plan:
     """What a campaign computes. Cheap to make; keys of samples are computed as they are asked for.
 
+    Parameters
+    ----------
+    experiment : validated.
+    without_weights : take models for the published ones that their directories are named after, and look at no
+        checkpoint. Shapes and costs are right then; keys are nobody's, and nothing can be run.
+
     Raises
     ------
     BadInput, MissingWeights, CorruptWeights : the experiment can't be run, found without any computing.
     """
 
-    def __init__(self, experiment: Experiment):
+    def __init__(self, experiment: Experiment, *, without_weights: bool = False):
         self.experiment = experiment
         self.paths = Paths(experiment.paths.scratch, experiment.paths.work, experiment.name)
         self.prompts = load_prompts(experiment.prompts)
@@ -87,9 +94,17 @@ class Plan:
             "device": experiment.stack.device,
             "determinism": DETERMINISM,
         }
-        self.models: dict[str, ModelSource] = {name: resolve(name, model) for name, model in experiment.models.items()}
-        for name, arm in experiment.generated.items():
-            refuse_own_scheduler(name, arm, self.models[arm.model])
+        self.without_weights = without_weights
+        source = resolve_without_weights if without_weights else resolve
+        self.models: dict[str, ModelSource] = {name: source(name, model) for name, model in experiment.models.items()}
+        self.geometry: dict[str, Geometry] = {
+            name: FAMILIES[model.family].geometry_of(model.transformer, model.vae)
+            for name, model in self.models.items()
+        }
+        self._refuse_impossible_shapes()
+        if not without_weights:
+            for name, arm in experiment.generated.items():
+                refuse_own_scheduler(name, arm, self.models[arm.model])
         self.foreign: dict[str, ForeignVideos] = {
             name: find_videos(name, arm.source, self.prompts, experiment.seeds)
             for name, arm in experiment.foreign.items()
@@ -153,8 +168,8 @@ class Plan:
         """Model → [channels, frames, height, width] of one sample's latents."""
         video = self.experiment.video
         return {
-            name: FAMILIES[model.family].geometry.latent_shape(video.width, video.height, video.frames)
-            for name, model in self.models.items()
+            name: geometry.latent_shape(video.width, video.height, video.frames)
+            for name, geometry in self.geometry.items()
         }
 
     def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
@@ -187,6 +202,19 @@ class Plan:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
         # A comparison with the baseline is no dimension of a suite: it suits every prompt.
         return not prompt.dimensions or DIMENSIONS[dimension].pairwise or dimension in prompt.dimensions
+
+    def _refuse_impossible_shapes(self) -> None:
+        """What the configs of a checkpoint make impossible although its family could express it."""
+        video = self.experiment.video
+        for name in self.used_models:
+            problem = self.geometry[name].problem(video.width, video.height, video.frames)
+            if problem is not None:
+                key, text = problem
+                raise BadInput(
+                    f"{text} (model {name!r}, by the configs of its checkpoint)",
+                    key=f"video.{key}",
+                    remedy="Change the shape of the videos, or take another model",
+                )
 
     def _refuse_idle_dimensions(self) -> None:
         for dimension in self.dimensions:

@@ -35,7 +35,7 @@ def wan(config: Config) -> Vae:
     stride = (config["scale_factor_temporal"], config["scale_factor_spatial"], config["scale_factor_spatial"])
     latent: int = config["z_dim"]
     base: int = config["decoder_base_dim"] or config["base_dim"]
-    widths = [base * factor for factor in (config["dim_mult"][-1], *reversed(config["dim_mult"]))]
+    widths: list[int] = [base * factor for factor in (config["dim_mult"][-1], *reversed(config["dim_mult"]))]
     slower = [*reversed(config["temperal_downsample"]), False]
     blocks: int = config["num_res_blocks"]
     # Channels × frames that are kept, of one pixel of the video: a level has a quarter of the next one's pixels.
@@ -49,7 +49,7 @@ def wan(config: Config) -> Vae:
         chunk: int = min(frames, 2 ** sum(slower))
         # Input of the last blocks, residual, activation; a copy with the two frames kept before, that one padded; and
         # the two frames that will be kept.
-        alive = widths[-1] * (3 * chunk + 2 * (chunk + 2) + 2)
+        alive: int = widths[-1] * (3 * chunk + 2 * (chunk + 2) + 2)
         return (kept + alive) * width * height
 
     return Vae(stride, latent, held)

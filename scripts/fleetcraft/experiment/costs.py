@@ -1,0 +1,84 @@
+"""What the models and arms of a plan cost: tokens, FLOPs, weights and memory, from configs alone.
+
+FLOPs and weights are exact, for a forward of which nothing is skipped. What decoding holds is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetcraft.experiment.arms import Arm
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.sources import stored_parameters
+from fleetcraft.pipelines.families import FAMILIES
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """One model at the experiment's video shape.
+
+    latents : shape of one sample's latents, [channels, frames, height, width].
+    tokens, text_tokens : of one sample in one forward; of text, with padding.
+    parameters : numbers in the weights of `transformer`, `text_encoder` (of all, where there are two) and `vae`.
+    decode_bytes : estimate of the most that decoding holds at once on its device, weights of the VAE included.
+    """
+
+    latents: tuple[int, int, int, int]
+    tokens: int
+    text_tokens: int
+    parameters: Mapping[str, int]
+    decode_bytes: float
+
+
+@dataclass(frozen=True)
+class ArmCost:
+    """One arm, computing everything that its model has.
+
+    forwards : of the transformer, for one sample (for all samples of a batch, where the arm has one).
+    rows : samples in one forward, those of guidance included.
+    forward_flops : of one forward.
+    sample_flops : of all forwards of one sample.
+    weights : bytes of `transformer` and `text_encoder` in the arm's dtype, and of `vae` in float32.
+    """
+
+    forwards: int
+    rows: int
+    forward_flops: int
+    sample_flops: int
+    weights: Mapping[str, int]
+
+
+def model_cost(plan: Plan, name: str) -> ModelCost:
+    """The cost of one of the plan's models."""
+    source, video = plan.models[name], plan.experiment.video
+    shape, family = (video.width, video.height, video.frames), FAMILIES[source.family]
+    if source.parameters:
+        parameters = {"transformer": family.transformer_of(source.transformer).parameters, **source.parameters}
+    else:
+        assert source.path is not None
+        parameters = stored_parameters(Path(source.path))
+    return ModelCost(
+        latents=plan.latent_shape[name],
+        tokens=plan.geometry[name].tokens(*shape),
+        text_tokens=family.text_tokens_of(source.transformer),
+        parameters=parameters,
+        decode_bytes=BYTES["float32"] * (parameters["vae"] + family.vae_of(source.vae).held(*shape)),
+    )
+
+
+def arm_cost(plan: Plan, arm: Arm, model: ModelCost) -> ArmCost:
+    """The cost of an arm whose model costs `model`."""
+    source = plan.models[arm.model]
+    family = FAMILIES[source.family]
+    guided = arm.guidance > 1
+    forwards = arm.steps * (2 if guided and family.guidance == "two forwards" else 1)
+    rows = arm.batch * (2 if guided and family.guidance == "batch of two" else 1)
+    flops = family.transformer_of(source.transformer).flops(model.tokens, model.text_tokens, rows)
+    weights = {
+        part: count * BYTES["float32" if part == "vae" else arm.dtype] for part, count in model.parameters.items()
+    }
+    return ArmCost(forwards, rows, flops, forwards * flops // arm.batch, weights)
