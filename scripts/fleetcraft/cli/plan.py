@@ -92,7 +92,7 @@ def _unseen_lines(plan: Plan) -> list[str]:
     names = [(name, source.path) for name, source in plan.models.items() if source.path is not None]
     return [
         "",
-        "no checkpoint was looked at: figures are of the published models of the same names",
+        "no checkpoint was looked at; taken for the published models of these names:",
         *(f"  {name}: {Path(path).name}" for name, path in names),
     ]
 
