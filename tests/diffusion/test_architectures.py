@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import diffusers
@@ -18,9 +19,10 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fleetcraft.experiment.sources import stored_parameters
+from fleetcraft.mirror.inspection import inspect as inspect_checkpoint
 from fleetcraft.pipelines import configs
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
 
 VAES = {
     "wan": diffusers.AutoencoderKLWan,
@@ -42,12 +44,13 @@ def test_defaults_are_those_of_diffusers(family: str) -> None:
 
 
 def test_a_tiny_model_has_the_configs_and_sizes_that_plans_have_of_it(family: str, tiny: Path) -> None:
-    known, stored = configs.tiny(family), stored_parameters(tiny)
+    known, parts = configs.tiny(family), inspect_checkpoint(tiny).parts
+    stored = {name: sum(tensor.elements for tensor in part.tensors.values()) for name, part in parts.items()}
     for part, ours in (("transformer", known.transformer), ("vae", known.vae)):
         saved = json.loads((tiny / part / "config.json").read_text())
         assert {key: saved[key] for key in ours} == dict(ours)
     assert stored["transformer"] == FAMILIES[family].transformer_of(known.transformer).parameters
-    assert stored["text_encoder"] == known.parameters["text_encoder"]
+    assert stored["text_encoder"] + stored.get("text_encoder_2", 0) == known.parameters["text_encoder"]
     with torch.device("meta"):
         assert parameters(VAES[family].from_config(dict(known.vae))) == known.parameters["vae"]
     # Buffers are stored too: two numbers a channel at most.
@@ -126,13 +129,14 @@ class Alive(TorchDispatchMode):
         self._now -= size
 
 
-def test_decoding_a_tiny_model_holds_what_was_estimated(family: str, tiny: Path) -> None:
-    decoder = FAMILIES[family].load().load_decoder(tiny, "cpu")
-    for shape in ((64, 64, 9), (64, 32, 25)):
+@pytest.mark.parametrize("tiles", [None, SpatialTiles(64, 32, 32, 32)], ids=["whole frames", "tiles"])
+def test_decoding_a_tiny_model_holds_what_was_estimated(family: str, tiny: Path, tiles: SpatialTiles | None) -> None:
+    decoder = FAMILIES[family].load().load_decoder(tiny, "cpu", DecodeSettings(tiling=tiles))
+    for shape in ((64, 64, 9), (64, 64, 25)):
         latents = torch.zeros(FAMILIES[family].geometry.latent_shape(*shape))
         with Alive() as alive:
             assert sum(len(chunk) for chunk in decoder.decode(latents)) == shape[2]
-        estimate = 4 * FAMILIES[family].vae_of(configs.tiny(family).vae).held(*shape)
+        estimate = 4 * FAMILIES[family].vae_of(configs.tiny(family).vae).held(*shape, tiles)
         assert estimate == pytest.approx(alive.peak, rel=0.5)
 
 
@@ -154,7 +158,7 @@ def test_decoding_at_real_size_would_hold_what_was_estimated(
     model = configs.published()[name]
     module = FAMILIES[model.family].load()
     monkeypatch.setattr(module, "to_uint8", lambda pixels: np.zeros(pixels.shape[1], np.uint8))
-    monkeypatch.setattr(torch.random, "fork_rng", lambda devices: nullcontext())
+    monkeypatch.setattr(module, "OwnRandomness", lambda *_: SimpleNamespace(drawing=nullcontext), raising=False)
     with torch.device("meta"):
         vae = VAES[model.family].from_config(dict(model.vae)).eval()
         latents = torch.zeros(FAMILIES[model.family].geometry.latent_shape(*shape))

@@ -52,7 +52,9 @@ def cost_lines(plan: Plan) -> list[str]:
             _short(cost.sample_flops * samples / 1e15),
         )
     total = sum(cost.sample_flops * samples for cost in costs.values())
-    weights = _table("weights", "dtype", "transformer\nGiB", "text encoder\nGiB", "VAE (float32)\nGiB")
+    weights = _table(
+        "weights", "dtype", "transformer\nGiB", "text encoder\nGiB", f"VAE ({plan.experiment.decode.dtype})\nGiB"
+    )
     for (model_name, dtype), cost in {(arm.model, arm.dtype): costs[name] for name, arm in arms.items()}.items():
         sizes = (cost.weights[part] / _GIB for part in ("transformer", "text_encoder", "vae"))
         weights.add_row(model_name, dtype, *map(_short, sizes))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from fleetcraft.experiment.arms import Arm
 from fleetcraft.experiment.plan import Plan
-from fleetcraft.experiment.sources import stored_parameters
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.pipelines.interface import SpatialTiles
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -42,7 +41,7 @@ class ArmCost:
     rows : samples in one forward, those of guidance included.
     forward_flops : of one forward.
     sample_flops : of all forwards of one sample.
-    weights : bytes of `transformer` and `text_encoder` in the arm's dtype, and of `vae` in float32.
+    weights : bytes of `transformer` and `text_encoder` in the arm's dtype, and of `vae` in the one it decodes in.
     """
 
     forwards: int
@@ -54,19 +53,18 @@ class ArmCost:
 
 def model_cost(plan: Plan, name: str) -> ModelCost:
     """The cost of one of the plan's models."""
-    source, video = plan.models[name], plan.experiment.video
-    shape, family = (video.width, video.height, video.frames), FAMILIES[source.family]
-    if source.parameters:
-        parameters = {"transformer": family.transformer_of(source.transformer).parameters, **source.parameters}
-    else:
-        assert source.path is not None
-        parameters = stored_parameters(Path(source.path))
+    source, video, decode = plan.models[name], plan.experiment.video, plan.experiment.decode
+    family = FAMILIES[source.family]
+    # A tile of time is decoded with one frame more, which the tile before has better.
+    at_once = video.frames if decode.temporal_tiles is None else min(video.frames, decode.temporal_tiles.frames + 1)
+    tiles = None if decode.tiling is None else SpatialTiles(**decode.tiling.model_dump())
+    held = family.vae_of(source.vae).held(video.width, video.height, at_once, tiles)
     return ModelCost(
         latents=plan.latent_shape[name],
-        tokens=plan.geometry[name].tokens(*shape),
+        tokens=plan.geometry[name].tokens(video.width, video.height, video.frames),
         text_tokens=family.text_tokens_of(source.transformer),
-        parameters=parameters,
-        decode_bytes=BYTES["float32"] * (parameters["vae"] + family.vae_of(source.vae).held(*shape)),
+        parameters=source.parameters,
+        decode_bytes=BYTES[decode.dtype] * (source.parameters["vae"] + held),
     )
 
 
@@ -79,6 +77,7 @@ def arm_cost(plan: Plan, arm: Arm, model: ModelCost) -> ArmCost:
     rows = arm.batch * (2 if guided and family.guidance == "batch of two" else 1)
     flops = family.transformer_of(source.transformer).flops(model.tokens, model.text_tokens, rows)
     weights = {
-        part: count * BYTES["float32" if part == "vae" else arm.dtype] for part, count in model.parameters.items()
+        part: count * BYTES[plan.experiment.decode.dtype if part == "vae" else arm.dtype]
+        for part, count in model.parameters.items()
     }
     return ArmCost(forwards, rows, flops, forwards * flops // arm.batch, weights)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import log2
 
 from fleetcraft.pipelines.configs import Config
+from fleetcraft.pipelines.interface import SpatialTiles
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,35 @@ class Vae:
 
     stride : frames, rows and columns of pixels that one latent position covers.
     channels : channels of the latents.
-    held : (width, height, frames) of a video → numbers that are alive at the peak of decoding it, weights aside.
+    chunk : frames of a video → frames that are decoded at once.
+    kept : frames of a video → numbers that one chunk leaves to the next, for each pixel of a frame.
+    alive : (width, height, frames) → numbers that are alive at the peak of decoding a chunk beside those kept.
     """
 
     stride: tuple[int, int, int]
     channels: int
-    held: Callable[[int, int, int], float]
+    chunk: Callable[[int], int]
+    kept: Callable[[int], float]
+    alive: Callable[[int, int, int], float]
+
+    def held(self, width: int, height: int, frames: int, tiles: SpatialTiles | None = None) -> float:
+        """Numbers that are alive at the peak of decoding a video, weights aside; with tiles, where a frame has several.
+
+        Each tile keeps what its next chunk needs. Pixels of all tiles wait for being blended into frames.
+        """
+        if tiles is None or not tiles.cut(width, height):
+            return self.kept(frames) * width * height + self.alive(width, height, frames)
+        columns = sum(min(tiles.width, width - left) for left in range(0, width, tiles.stride_width))
+        rows = sum(min(tiles.height, height - top) for top in range(0, height, tiles.stride_height))
+        pixels = 3 * self.chunk(frames) * (columns * rows + width * height)
+        one = self.alive(min(tiles.width, width), min(tiles.height, height), frames)
+        return self.kept(frames) * columns * rows + one + pixels
 
 
 def wan(config: Config) -> Vae:
     """One latent frame at a time; every convolution keeps the last two frames that it has seen."""
-    stride = (config["scale_factor_temporal"], config["scale_factor_spatial"], config["scale_factor_spatial"])
+    space: int = config["scale_factor_spatial"]
+    stride: tuple[int, int, int] = (config["scale_factor_temporal"], space, space)
     latent: int = config["z_dim"]
     base: int = config["decoder_base_dim"] or config["base_dim"]
     widths: list[int] = [base * factor for factor in (config["dim_mult"][-1], *reversed(config["dim_mult"]))]
@@ -45,14 +64,15 @@ def wan(config: Config) -> Vae:
         convolved = entering + (2 * blocks + 1 + slower[level]) * after
         kept += 2 * convolved / 4 ** (len(widths) - 2 - level)
 
-    def held(width: int, height: int, frames: int) -> float:
-        chunk: int = min(frames, 2 ** sum(slower))
+    def chunk(frames: int) -> int:
+        return min(frames, stride[0])
+
+    def alive(width: int, height: int, frames: int) -> float:
         # Input of the last blocks, residual, activation; a copy with the two frames kept before, that one padded; and
         # the two frames that will be kept.
-        alive: int = widths[-1] * (3 * chunk + 2 * (chunk + 2) + 2)
-        return (kept + alive) * width * height
+        return widths[-1] * (3 * chunk(frames) + 2 * (chunk(frames) + 2) + 2) * width * height
 
-    return Vae(stride, latent, held)
+    return Vae(stride, latent, chunk, lambda _: kept, alive)
 
 
 def cogvideox(config: Config) -> Vae:
@@ -60,34 +80,38 @@ def cogvideox(config: Config) -> Vae:
     channels: list[int] = list(reversed(config["block_out_channels"]))
     latent: int = config["latent_channels"]
     resnets: int = config["layers_per_block"] + 1
-    doublings = int(log2(config["temporal_compression_ratio"]))
-    stride = (2**doublings, 2 ** (len(channels) - 1), 2 ** (len(channels) - 1))
+    time = int(config["temporal_compression_ratio"])
+    doublings = int(log2(time))
+    stride = (time, 2 ** (len(channels) - 1), 2 ** (len(channels) - 1))
 
     def resnet(before: int, after: int, frames: float) -> float:
         """Kept by one block: its norms keep all latents that they interpolated, its convolutions two frames."""
         return 4 * latent * frames + 2 * (before + after)
 
-    def kept(chunk: float) -> float:
-        """Channels × frames that are kept of a chunk, of one pixel of the video."""
-        frames: float = chunk / 2**doublings
-        inside = 2 * latent + 2 * resnet(channels[0], channels[0], frames)
-        total: float = inside / 4 ** (len(channels) - 1) + 2 * latent * chunk + 2 * channels[-1]
+    def single(frames: int) -> bool:
+        return frames <= 3 * time
+
+    def chunk(frames: int) -> int:
+        return frames if single(frames) else 2 * time
+
+    def kept(frames: int) -> float:
+        inside: float = chunk(frames) / 2**doublings
+        middle = 2 * latent + 2 * resnet(channels[0], channels[0], inside)
+        total: float = middle / 4 ** (len(channels) - 1) + 2 * latent * chunk(frames) + 2 * channels[-1]
         for level, after in enumerate(channels):
             before = channels[max(level - 1, 0)]
-            inside = resnet(before, after, frames) + (resnets - 1) * resnet(after, after, frames)
-            total += inside / 4 ** (len(channels) - 1 - level)
-            frames *= 2 if level < doublings else 1
+            blocks = resnet(before, after, inside) + (resnets - 1) * resnet(after, after, inside)
+            total += blocks / 4 ** (len(channels) - 1 - level)
+            inside *= 2 if level < doublings else 1
         return total
 
-    def held(width: int, height: int, frames: int) -> float:
-        latents = (frames - 1) // stride[0] + 1
-        # From the second chunk on, what the one before has left is alive together with what this one leaves.
-        copies, chunk = (1, float(frames)) if latents < 4 else (2, 2.0 * stride[0])
-        # The input of the last blocks, the residual, and six of a norm that is scaled and shifted by the latents.
-        alive = (channels[-2] + 7 * channels[-1]) * chunk
-        return (copies * kept(chunk) + alive) * width * height
+    def alive(width: int, height: int, frames: int) -> float:
+        # The input of the last blocks, the residual, and six of a norm that is scaled and shifted by the latents. From
+        # the second chunk on, what this one will leave is alive together with what the one before has left.
+        inside = (channels[-2] + 7 * channels[-1]) * chunk(frames)
+        return (inside + (0 if single(frames) else kept(frames))) * width * height
 
-    return Vae(stride, latent, held)
+    return Vae(stride, latent, chunk, kept, alive)
 
 
 def ltx(config: Config) -> Vae:
@@ -98,13 +122,13 @@ def ltx(config: Config) -> Vae:
     channels: int = config["decoder_block_out_channels"][0] // config["upsample_factor"][0]
     patch: int = config["patch_size"]
 
-    def held(width: int, height: int, frames: int) -> float:
+    def alive(width: int, height: int, frames: int) -> float:
         # The input of the last blocks before it was scaled up; then residual, activation, its padded copy, output.
         blocks = channels * (4.25 * frames + 6) / patch**2
         # Patches become pixels by a copy of the whole video.
         return max(blocks, 6 * frames) * width * height
 
-    return Vae((time, space, space), config["latent_channels"], held)
+    return Vae((time, space, space), config["latent_channels"], lambda frames: frames, lambda _: 0, alive)
 
 
 def hunyuan_video(config: Config) -> Vae:
@@ -114,15 +138,18 @@ def hunyuan_video(config: Config) -> Vae:
     channels: int = config["block_out_channels"][1]
     attends = bool(config["mid_block_add_attention"])
 
-    def held(width: int, height: int, frames: int) -> float:
-        tile = min(frames, _TILE + 1)
+    def chunk(frames: int) -> int:
+        return min(frames, _TILE + 1)
+
+    def alive(width: int, height: int, frames: int) -> float:
+        tile = chunk(frames)
         # Scaling up to full size: all frames but the first, all, all padded, the output; and what they came from.
         scaling = channels * (4 * tile + 1 + 0.45 * (tile + 1)) * width * height
         # Attention in the middle comes with a mask of all pairs of positions, first of bytes, then of floats.
         positions = ((tile - 1) // time + 1) * (height // space) * (width // space)
         return max(scaling, attends * 1.25 * positions**2)
 
-    return Vae((time, space, space), config["latent_channels"], held)
+    return Vae((time, space, space), config["latent_channels"], chunk, lambda _: 0, alive)
 
 
 _TILE = 16
