@@ -136,3 +136,10 @@ def test_weights_are_counted_in_the_types_that_they_are_loaded_in(small: dict[st
         "text_encoder": 2,
         "vae": 1,
     }
+
+
+def test_an_arm_with_a_scheduler_of_its_own_is_planned_without_weights(small: dict[str, Any], write: Write) -> None:
+    """What the checkpoint's own would be isn't known."""
+    document = changed(small, "models.tiny.source", {"path": "/models/Wan2.1-T2V-14B-Diffusers"})
+    document = changed(document, "arms.full.scheduler", "UniPCMultistepScheduler")
+    assert plan_of_file(write(document), without_weights=True).without_weights
