@@ -109,6 +109,17 @@ def test_each_phase_has_its_own_peak_and_the_process_keeps_the_highest(user: int
     assert usage.ru_maxrss / 1024 >= load - 1, "what the parent is told"
 
 
+def test_where_the_kernel_can_t_forget_a_peak_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure that covers all phases so far would be taken for the phase's own."""
+    monkeypatch.setattr("fleetcraft.ground.ledger._RESET_PEAK", "9")  # which the kernel refuses
+    monkeypatch.setattr("fleetcraft.ground.ledger._can_reset", True)
+    ledger = Ledger()
+    with ledger.phase("decode"):
+        ledger.holds("staging", held(1 << 20))
+    assert ledger.memory["decode"]["peak"]["host_mb"] is None
+    assert ledger.memory["decode"]["staging"]["host_mb"] == 1.0
+
+
 def test_owners_hold_from_the_phase_in_which_they_are_told_and_the_most_counts() -> None:
     loading = Ledger()
     with loading.phase("load"):
