@@ -50,6 +50,11 @@ def test_heavier_compression_makes_videos_seem_steadier_and_its_shift_is_measure
     ours = {plan.video_key(s) for s in plan.all_samples() if s.arm == "full" and s.prompt.text != "a green kite"}
     assert ours < set(videos), "the campaign finds its videos there"
 
+    assert campaign.fleetcraft("audit", str(campaign.experiment)).status == 0
+    (other, *_) = set(videos) - ours
+    next((campaign.directory / "scratch/store/videos").rglob(f"{other}.mp4")).unlink()
+    assert other in campaign.fleetcraft("audit", str(campaign.experiment)).output
+
 
 def test_an_arm_and_its_baseline_are_both_encoded_twice_and_the_campaign_has_no_such_job(tmp_path: Path) -> None:
     campaign = new_campaign(tmp_path / "campaign", document(arm="cached"))
