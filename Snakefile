@@ -27,6 +27,7 @@ include: "rules/decode.smk"
 include: "rules/encode.smk"
 include: "rules/ingest.smk"
 include: "rules/score.smk"
+include: "rules/calibrate.smk"
 include: "rules/timing.smk"
 include: "rules/analyze.smk"
 include: "rules/archive.smk"
@@ -44,6 +45,14 @@ rule all:
         expand(PATHS.view_index("{arm}"), arm=PLAN.arms),
     message:
         "The campaign {PLAN.experiment.name} is complete"
+
+
+rule calibrate:
+    """Every arm tried at every batch, for `fleetcraft freeze` to decide; no campaign asks for it."""
+    input:
+        trials,
+    message:
+        "All trials are done: `fleetcraft freeze` decides which batch each arm gets"
 
 
 onsuccess:

@@ -79,6 +79,15 @@ def latency_results(wildcards):
     return rules.latency.output if PLAN.experiment.timing else []
 
 
+def trials(wildcards):
+    """The records of all trials."""
+    return [
+        PATHS.calibration(arm, str(batch))
+        for arm in PLAN.experiment.generated
+        for batch in PLAN.trial_batches(arm)
+    ]
+
+
 def all_manifests(kind):
     """Stands for all manifests that hold records of one kind."""
 
@@ -96,7 +105,22 @@ def plan_digest(wildcards):
 
 
 def generate_digest(wildcards):
+    refuse_unsound_campaign()
     return PLAN.generate_digest(wildcards.arm, wildcards.shard)
+
+
+@cache
+def refuse_unsound_campaign():
+    """Refuse batches that aren't frozen, and a fleet that would idle: not when planning, for trials are planned alike."""
+    try:
+        PLAN.refuse_unfrozen()
+        RUNTIME.refuse_idle_fleet(PLAN)
+    except FleetcraftError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def calibration_digest(wildcards):
+    return PLAN.calibration_digest(wildcards.arm)
 
 
 def videos_digest(wildcards):
@@ -118,6 +142,15 @@ def model_digest(wildcards):
 def score_conda(wildcards):
     """The definition of the tool chain that computes a dimension."""
     return f"../envs/{DIMENSIONS[wildcards.dimension].toolchain}.yaml"
+
+
+def needs(rule, resource, default):
+    """What the batch table has measured that a rule's jobs need, arm by arm; `default` where it has nothing."""
+
+    def measured(wildcards):
+        return PLAN.needs(rule, wildcards.arm).get(resource, default)
+
+    return measured
 
 
 def one_of(arms):

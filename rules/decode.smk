@@ -18,8 +18,9 @@ rule decode:
     resources:
         gpus=GPUS,
         node_access="shared",
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=needs("decode", "mem_mb", 4000),
+        gpu_mem_mb=needs("decode", "gpu_mem_mb", 0),
+        runtime=needs("decode", "runtime", 120),
     params:
         # The encoder's settings too: which frames are wanted depends on which videos are there.
         digest=videos_digest,

@@ -18,8 +18,8 @@ rule encode:
     threads: 1
     resources:
         node_access="shared",
-        mem_mb=1000,
-        runtime=60,
+        mem_mb=needs("encode", "mem_mb", 1000),
+        runtime=needs("encode", "runtime", 60),
     params:
         digest=videos_digest,
     message:

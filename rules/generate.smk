@@ -18,8 +18,9 @@ rule generate:
     resources:
         gpus=GPUS,
         node_access="shared",
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=needs("generate", "mem_mb", 4000),
+        gpu_mem_mb=needs("generate", "gpu_mem_mb", 0),
+        runtime=needs("generate", "runtime", 240),
     params:
         digest=generate_digest,
     message:

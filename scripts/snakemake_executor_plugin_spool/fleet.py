@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from fleetcraft.ground.cgroup import memory_mb
 from fleetcraft.ground.clock import Clock
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.machine import host_name, is_running
 from fleetcraft.ground.processes import end_processes
 from fleetcraft.spool import Lease, Oracle, Request, Spool, aborted, drain, drained, read_leases
-from fleetcraft.worker.inventory import Gpu, Inventory, allowed_gpus, declared_gpu, list_gpus, memory_mb
+from fleetcraft.worker.inventory import Gpu, Inventory, allowed_gpus, declared_gpu, list_gpus
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.packing import why_never
 

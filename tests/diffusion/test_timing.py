@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetcraft.ground.errors import BadEnvironment
 from fleetcraft.media.presets import encoder_settings
 from fleetcraft.pipelines.clock import Clock
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import DenoiseSettings
+from fleetcraft.pipelines.numerics import check_hardware
 from fleetcraft.stages.timing import Timeable, passes
 from fleetcraft.timing.order import interleaved
 from fleetcraft.timing.passes import LATENCY, PHASES, Timed
@@ -103,3 +105,12 @@ def test_a_phase_inside_of_another_is_taken_out_of_it() -> None:
             time.sleep(0.2)
     assert clock.seconds["inner"] == pytest.approx(0.2, abs=0.1)
     assert clock.seconds["outer"] < 0.15
+
+
+def test_another_accelerator_than_the_declared_one_is_refused() -> None:
+    declared = {"name": "NVIDIA A100", "memory_gib": 40}
+    check_hardware(declared, "NVIDIA A100-PCIE-40GB", 42_298_834_944)
+    with pytest.raises(BadEnvironment, match="with 79"):
+        check_hardware(declared, "NVIDIA A100-SXM4-80GB", 85_097_971_712)
+    with pytest.raises(BadEnvironment, match=r"stack\.hardware"):
+        check_hardware(declared, "NVIDIA H100 PCIe", 42_298_834_944)

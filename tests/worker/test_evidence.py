@@ -15,11 +15,11 @@ import pytest
 from memory_cgroup import ALLOCATE, enter, memory_cgroup
 from worker_harness import QUICK, results, run_to_end, shell, start_worker, wait_for_exit
 
+from fleetcraft.ground.cgroup import KillCounter, Kills
 from fleetcraft.ground.failures import Failure
 from fleetcraft.spool import Attempt, Outcome, Producer, Request, Result, Spool, State, TaskSpec, Writer, drained
 from fleetcraft.spool.names import TaskName
 from fleetcraft.spool.task import encode_attempt, encode_task, parse_record
-from fleetcraft.worker.cgroup import KillCounter, Kills
 from fleetcraft.worker.evidence import Evidence, explain_end
 from fleetcraft.worker.explanation import explain
 from fleetcraft.worker.overview import Observer

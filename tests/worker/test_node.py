@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from worker_harness import inventory
 
+from fleetcraft.ground.cgroup import memory_mb
 from fleetcraft.ground.clock import SystemClock
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.machine import boot_id, host_name, own_start
@@ -19,7 +20,7 @@ from fleetcraft.spool import CRASHED, Claim, Lease, Request, TaskName, TaskRecor
 from fleetcraft.worker.context import task_environment
 from fleetcraft.worker.eligibility import nobody_can, why_not
 from fleetcraft.worker.health import NodeHealth
-from fleetcraft.worker.inventory import Gpu, allowed_gpus, detect, memory_mb, parse_gpus, parse_override
+from fleetcraft.worker.inventory import Gpu, allowed_gpus, detect, parse_gpus, parse_override
 from fleetcraft.worker.liveness import LocalOracle
 from fleetcraft.worker.node_lock import NodeLock
 from fleetcraft.worker.packing import Books

@@ -17,13 +17,13 @@ _FILE = RESOURCES / "hardware.yaml"
 class Hardware:
     """One kind of accelerator.
 
-    name : as its driver reports it begins with this, once bus and form factor are left out.
-    memory_gb : decimal gigabytes. bandwidth_tb_s : of its memory.
+    name : what its driver calls it begins with this.
+    memory_gib : as the driver counts it, to a few per cent. bandwidth_tb_s : of its memory, decimal.
     mfu_peak_tflops : the denominator of estimated MFU, dense BF16.
     """
 
     name: str
-    memory_gb: float
+    memory_gib: float
     dense_bf16_tflops: float
     bandwidth_tb_s: float
     mfu_peak_tflops: float

@@ -9,10 +9,23 @@ import sys
 from collections.abc import Sequence
 
 from fleetcraft import __version__
-from fleetcraft.cli import audit, environments, fleet, mirror, plan, schema, spool, stage, summary, verify
+from fleetcraft.cli import (
+    audit,
+    environments,
+    fleet,
+    freeze,
+    mirror,
+    plan,
+    project,
+    schema,
+    spool,
+    stage,
+    summary,
+    verify,
+)
 from fleetcraft.ground.errors import FleetcraftError
 
-COMMANDS = (plan, mirror, summary, audit, verify, stage, environments, schema, spool, fleet)
+COMMANDS = (plan, project, freeze, mirror, summary, audit, verify, stage, environments, schema, spool, fleet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

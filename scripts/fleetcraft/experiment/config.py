@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, ValidationError
+
 from fleetcraft.experiment.load import parse, place_of, validate
 from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.projection import projection_of
+from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 
 PLAN_VARIABLE = "FLEETCRAFT_PLAN"
@@ -21,9 +25,38 @@ class Runtime:
     """What a profile's `config:` may add to an experiment. None of it decides pixels or scores.
 
     toolchains : name of a tool chain → its Python, where it isn't the one that `make` built.
+    projection : what a fleet is to be used for at least; None asks nothing.
     """
 
     toolchains: dict[str, str] = field(default_factory=dict)
+    projection: ProjectionLimit | None = None
+
+    def refuse_idle_fleet(self, plan: Plan) -> None:
+        """Refuse a campaign that would leave too much of its fleet idle.
+
+        Raises
+        ------
+        BadInput : it would, or it can't be told because an arm isn't calibrated.
+        """
+        if self.projection is None:
+            return
+        limit = self.projection
+        seen = projection_of(plan, limit.devices, limit.host_lanes or 4 * limit.devices)
+        if seen.busy_fraction < limit.refuse_below:
+            raise BadInput(
+                f"{seen.busy_fraction:.0%} of {seen.device_hours:.1f} device hours would be busy,"
+                f" the profile asks for {limit.refuse_below:.0%}",
+                key="projection.refuse_below",
+                remedy="Take fewer devices, smaller shards or more videos; `fleetcraft project` shows the cycle",
+            )
+
+
+class ProjectionLimit(Model):
+    """`projection:` in a profile's `config:`."""
+
+    devices: int = Field(ge=1, description="GPUs of the fleet, or its nodes where it has none")
+    host_lanes: int | None = Field(None, ge=1, description="Jobs that encode or score at a time; four a device")
+    refuse_below: float = Field(ge=0, le=1, description="Share of the device hours that has to be busy")
 
 
 def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tuple[Plan, Runtime]:
@@ -37,7 +70,17 @@ def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tupl
             value=toolchains,
             remedy="Correct it in the profile, as profiles/README.md shows",
         )
-    return _plan(document, files), Runtime(toolchains)
+    projection = document.pop("projection", None)
+    try:
+        limit = None if projection is None else ProjectionLimit.model_validate(projection, strict=False)
+    except ValidationError as error:
+        raise BadInput(
+            f"this can't be used: {error.errors()[0]['msg']}",
+            key=".".join(["projection", *map(str, error.errors()[0]["loc"])]),
+            value=projection,
+            remedy="Correct it in the profile, as profiles/README.md shows",
+        ) from None
+    return _plan(document, files), Runtime(toolchains, limit)
 
 
 def plan_of_file(file: Path | str, *, without_weights: bool = False) -> Plan:

@@ -44,6 +44,11 @@ class Stack(Model):
         "envs/diffusion.yaml", description="The definition of the tool chain that generates, decodes and encodes"
     )
     device: Literal["cpu", "cuda"] = Field("cuda", description="Device class that denoises and decodes")
+    hardware: str | None = Field(
+        None,
+        description="Accelerator of the nodes, a name in resources/hardware.yaml: verified where a stage runs, and what"
+        " a batch table is for",
+    )
     machine: Literal["x86_64", "aarch64"] = Field(
         default_factory=_this_machine,
         description="Processor architecture of the nodes, which decides the ffmpeg binary; by default this machine's",
@@ -167,6 +172,14 @@ class Timing(Model):
     repeats: int = Field(3, ge=1, description="Rounds that count; each runs every arm once")
 
 
+class Calibration(Model):
+    """Trials of whole tasks, each arm at each batch: `snakemake calibrate` runs them, `fleetcraft freeze` decides."""
+
+    batches: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        [1, 2, 4], min_length=1, description="Batches to try; arms with a cache are tried at 1 alone"
+    )
+
+
 class Experiment(Model):
     """An experiment: everything that decides the pixels and the scores of a campaign."""
 
@@ -186,6 +199,8 @@ class Experiment(Model):
     )
     scoring: Scoring
     timing: Timing | None = Field(None, description="Latencies, from passes of their own; null times nothing")
+    calibration: Calibration = Calibration()
+    batch_table: str | None = Field(None, description="The frozen batches that arms with a batch above 1 need")
     shard_size: int = Field(16, ge=1, le=10_000, description="Samples that one job takes at most")
 
     @property
@@ -213,6 +228,8 @@ class Experiment(Model):
                 )
         if self.baseline not in self.arms:
             raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
+        if self.stack.hardware is not None and self.stack.device == "cpu":
+            raise ValueError("@stack.hardware: a CPU is no accelerator; leave it out, or declare `device: cuda`")
         if self.timing is not None and not self.generated:
             raise ValueError("@timing: no arm is generated, so there is nothing to time; leave `timing` out")
         if self.encoder_comparison is not None:

@@ -89,6 +89,10 @@ class Paths:
         """The manifest of timed passes."""
         return f"{self.scratch}/timings.jsonl"
 
+    def calibration(self, arm: str, batch: str) -> str:
+        """The record of a trial."""
+        return f"{self.scratch}/calibration/{arm}/{batch}.jsonl"
+
     def figure(self, name: str) -> str:
         """A figure of the whole campaign."""
         return f"{self.work}/figures/{name}.png"

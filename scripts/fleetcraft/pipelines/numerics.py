@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,8 +16,11 @@ from fleetcraft.pipelines.clock import span
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MEMORY_TOLERANCE = 0.05
+"""Drivers keep some memory for themselves; kinds of one name differ by a third at least."""
 
-def pin(device: str) -> None:
+
+def pin(device: str, hardware: Mapping[str, Any] | None = None) -> None:
     """Make a run repeatable: one CPU thread (their number changes the order of sums), no TF32, deterministic kernels.
 
     The plan counts these settings in every sample's key (`fleetcraft.experiment.plan.DETERMINISM`).
@@ -27,12 +30,30 @@ def pin(device: str) -> None:
             "the experiment declares `stack.device: cuda`, but torch sees no GPU here",
             remedy="Run where there is a GPU, or declare `device: cpu`",
         )
+    if device == "cuda" and hardware is not None:
+        found = torch.cuda.get_device_properties(0)
+        check_hardware(hardware, found.name, found.total_memory)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
+
+
+def check_hardware(declared: Mapping[str, Any], name: str, memory_bytes: int) -> None:
+    """Refuse another accelerator than the declared one: samples of two kinds of hardware are two conditions.
+
+    declared : `name` and `memory_gib`, as resources/hardware.yaml has them. name, memory_bytes : what the driver says.
+    """
+    gib = memory_bytes / 2**30
+    if not name.startswith(declared["name"]) or abs(gib / declared["memory_gib"] - 1) > _MEMORY_TOLERANCE:
+        raise BadEnvironment(
+            f"the experiment declares {declared['name']} with {declared['memory_gib']} GiB,"
+            f" and this is {name} with {gib:.1f} GiB",
+            key="stack.hardware",
+            remedy="Run on nodes of the declared kind (the profile's partition), or declare this one",
+        )
 
 
 class OwnRandomness:

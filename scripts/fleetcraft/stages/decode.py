@@ -41,7 +41,7 @@ def _decode(job: Job, store: Store, todo: list[Sample], directory: Path) -> None
     from fleetcraft.pipelines.latents import LatentsFile
 
     settings, loading = job.settings, Ledger()
-    numerics.pin(settings["device"])
+    numerics.pin(settings["device"], settings["hardware"])
     family = FAMILIES[settings["family"]].load()
     with loading.phase("load_decoder"):
         decoder = family.load_decoder(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fleetcraft.calibration.hardware import hardware
 from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
 from fleetcraft.ground.digests import key_of
@@ -139,7 +140,7 @@ def _timing(plan: Plan) -> Job:
         plan.paths.timings,
         samples=tuple({"prompt": prompt, "seed": seed} for prompt, seed in plan.timed_samples),
         settings={
-            "device": plan.experiment.stack.device,
+            **_place(plan),
             "stack": key_of(plan.stack),
             "shape": [video.frames, video.height, video.width],
             "fps": video.fps,
@@ -277,8 +278,16 @@ def _model_settings(plan: Plan, model: str) -> dict[str, Any]:
     return {
         "family": plan.models[model].family,
         "model_directory": model_directory(plan, model),
-        "device": plan.experiment.stack.device,
+        **_place(plan),
     }
+
+
+def _place(plan: Plan) -> dict[str, Any]:
+    """The device that a stage needs, and the kind that it has to be."""
+    stack = plan.experiment.stack
+    known = None if stack.hardware is None else hardware(stack.hardware, "stack.hardware")
+    declared = None if known is None else {"name": known.name, "memory_gib": known.memory_gib}
+    return {"device": stack.device, "hardware": declared}
 
 
 def _denoise_settings(plan: Plan, arm: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def run(job: Job) -> None:
         from fleetcraft.pipelines import numerics
 
         settings, loading = job.settings, Ledger()
-        numerics.pin(settings["device"])
+        numerics.pin(settings["device"], settings["hardware"])
         with loading.phase("load"), _of_arm(job):
             family, directory = FAMILIES[settings["family"]].load(), Path(settings["model_directory"])
             readings = _read_prompts(job, samples, family.load_readers(directory))

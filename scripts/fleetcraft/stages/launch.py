@@ -84,7 +84,7 @@ def command_of(job: Job, description: Path, toolchains: dict[str, str]) -> list[
 def redirect_output(log: Path) -> None:
     """Send what this process and its successors print to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -48,7 +48,7 @@ def run(job: Job) -> None:
 
     settings = job.settings
     before, node = snapshot(), neighbours()
-    numerics.pin(settings["device"])
+    numerics.pin(settings["device"], settings["hardware"])
     encoder = EncoderSettings.from_json(settings["encoder"])
     check_ffmpeg(encoder.ffmpeg_sha256)
     arms, load_s = _loaded(settings, encoder)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.ground.cgroup import KillCounter
 from fleetcraft.ground.failures import Failure
 from fleetcraft.ground.repository import node_copy
 from fleetcraft.spool import Attempt, Claim, Outcome, Spool, Station
-from fleetcraft.worker.cgroup import KillCounter
 from fleetcraft.worker.context import (
     attempt_key,
     attempt_scratch,

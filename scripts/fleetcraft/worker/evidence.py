@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.ground.cgroup import Kills
 from fleetcraft.ground.errors import BadEnvironment, BadResult, HostMemory
 from fleetcraft.ground.failures import BUG, REMEDIES, Failure, class_of_words
 from fleetcraft.spool import Outcome, Request
-from fleetcraft.worker.cgroup import Kills
 
 _TAIL_BYTES = 1 << 13
 _CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSYS", "SIGTRAP")

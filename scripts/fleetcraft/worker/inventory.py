@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetcraft.ground.cgroup import memory_mb
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.worker.cgroup import limits_mb
 
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits")
 
@@ -84,15 +84,6 @@ def parse_override(text: str) -> dict[str, int]:
             )
         override[key] = int(value)
     return override
-
-
-def memory_mb(root: Path = Path("/")) -> int:
-    """The smallest of: the machine's memory, and the limits of this process's cgroup and of those around it."""
-    total_kb = 0
-    for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemTotal:"):
-            total_kb = int(line.split()[1])
-    return min([total_kb // 1024, *limits_mb(root)])
 
 
 def list_gpus() -> list[Gpu]:

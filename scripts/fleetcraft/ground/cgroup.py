@@ -48,6 +48,15 @@ def limits_mb(root: Path = Path("/")) -> list[int]:
     return [limit for limit in found if limit is not None]
 
 
+def memory_mb(root: Path = Path("/")) -> int:
+    """The smallest of: the machine's memory, and the limits of this process's cgroup and of those around it."""
+    total_kb = 0
+    for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            total_kb = int(line.split()[1])
+    return min([total_kb // 1024, *limits_mb(root)])
+
+
 class KillCounter:
     """Counts the processes that the kernel killed for want of memory in this process's cgroup and in cgroups in it.
 
