@@ -172,15 +172,17 @@ def _account(records: list[Record], phases: dict[str, dict[str, float | None]]) 
     """Add a stage's records to the phases: the least seconds of a video, and the largest peaks."""
     for record in records:
         scored = record["kind"] == "scores"
-        for phase, seconds in record["seconds"].items():
-            figures = phases.setdefault(
-                f"{phase} {record['dimension']}" if scored else phase,
-                {"seconds": None, "host_mb": None, "device_mb": None},
-            )
-            # A job scores all of its videos at once, and every record has the time of all.
-            share = seconds / len(records) if scored else seconds
-            figures["seconds"] = share if figures["seconds"] is None else min(figures["seconds"], share)
-            peak = record.get("memory", {}).get(phase, {}).get("peak", {})
-            for kind in ("host_mb", "device_mb"):
-                values = [value for value in (figures[kind], peak.get(kind)) if value is not None]
-                figures[kind] = max(values, default=None)
+        # A video's record has within it that of its decoding, which leaves nothing else behind.
+        for part in (record, record.get("decoded") or {}):
+            for phase, seconds in part.get("seconds", {}).items():
+                figures = phases.setdefault(
+                    f"{phase} {record['dimension']}" if scored else phase,
+                    {"seconds": None, "host_mb": None, "device_mb": None},
+                )
+                # A job scores all of its videos at once, and every record has the time of all.
+                share = seconds / len(records) if scored else seconds
+                figures["seconds"] = share if figures["seconds"] is None else min(figures["seconds"], share)
+                peak = part.get("memory", {}).get(phase, {}).get("peak", {})
+                for kind in ("host_mb", "device_mb"):
+                    values = [value for value in (figures[kind], peak.get(kind)) if value is not None]
+                    figures[kind] = max(values, default=None)
