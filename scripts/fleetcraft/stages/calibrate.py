@@ -63,7 +63,7 @@ def calibrate(plan: Plan, arm: str, batch: int, log: Path, toolchains: dict[str,
                 _run(job, log, Path(directory), toolchains)
                 if Path(job.output).is_file():
                     records = read_records(Path(job.output))
-                    flops = next((one["work"].get("flops") for one in records if "work" in one), flops)
+                    flops = next((one["work"]["flops_computed"] for one in records if "work" in one), flops)
                     _account(records, phases)
         except Failed as error:
             failure = error
