@@ -19,10 +19,9 @@ import torch
 from safetensors.torch import load_file
 from test_exactness import FULL, PROMPTS, generate_job, made
 from test_families import decoded_by_the_pipeline
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from fleetcraft.ground.records import read_records
-from fleetcraft.pipelines.denoising import PipelineDenoiser
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import Decoder, Denoiser
 from fleetcraft.stages import generate
@@ -122,19 +121,18 @@ def test_a_killed_shard_is_finished_with_the_bytes_that_it_would_have_had(
 
 def _generate_until_the_middle_of_the_second_batch(job: Any, end: int) -> None:
     """In a child: say so through `end`, and wait there to be killed. Never returns."""
-    per_batch = FULL.steps * (2 if FAMILIES[job.settings["family"]].guidance == "two forwards" else 1)
-    count, calls = PipelineDenoiser._count_forward, 0
-
-    def counting(self: PipelineDenoiser, *arguments: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == per_batch + per_batch // 2 + 1:
-            os.write(end, b".")
-            signal.pause()
-        count(self, *arguments)
-
-    PipelineDenoiser._count_forward = counting  # type: ignore[method-assign]
     try:
+        family, calls = FAMILIES[job.settings["family"]], 0
+        per_batch = FULL.steps * (2 if family.guidance == "two forwards" else 1)
+
+        def count(module: torch.nn.Module, _inputs: Any) -> None:
+            nonlocal calls
+            calls += isinstance(module, family.load().TRANSFORMER)
+            if calls == per_batch + per_batch // 2 + 1:
+                os.write(end, b".")
+                signal.pause()
+
+        register_module_forward_pre_hook(count)
         generate.run(job)
     finally:
         os._exit(1)
