@@ -169,6 +169,7 @@ def _by_arm(records: Sequence[Record], phase: str) -> dict[str, dict[tuple[str, 
 
 def latency_tables(records: Iterable[Record], plan: Mapping[str, Any]) -> dict[str, str]:
     """Name → CSV text: `latency` by arm and phase, and `latency_ratios` to the baseline; `plan` is its document."""
+    records = list(records)
     passes = timed_passes(records)
     counted = measured(passes)
     invalid = Counter(one["arm"] for one in passes if not one["valid"] and not one["warmup"])
@@ -178,12 +179,18 @@ def latency_tables(records: Iterable[Record], plan: Mapping[str, Any]) -> dict[s
             fps = number(frames / spread.median) if phase == "total" else ""
             seconds = [number(value) for value in (spread.median, spread.low, spread.high)]
             rows.append([spread.arm, phase, *seconds, fps, spread.passes, invalid[spread.arm], spread.outliers])
+        if phase == "denoise":
+            rows += [_steps(arm, counted) for arm in _arms(counted, plan)]
+    loaded = {
+        arm: seconds for one in records if one["kind"] == "surroundings" for arm, seconds in one["load_s"].items()
+    }
+    rows += [[arm, "load", number(loaded[arm]), "", "", "", 1, "", ""] for arm in plan["conditions"] if arm in loaded]
     for arm in plan["conditions"]:
         if not any(record["arm"] == arm for record in counted) and invalid[arm]:
             rows.append([arm, "total", "", "", "", "", 0, invalid[arm], 0])
     header = ["arm", "phase", "median_s", "low_s", "high_s", "frames_per_second", "passes", "invalid", "outliers"]
     # The campaign's baseline may be a directory of videos: then the first arm that is timed stands in.
-    timed = [arm for arm in plan["conditions"] if any(one["arm"] == arm for one in counted)]
+    timed = _arms(counted, plan)
     baseline = plan["baseline"] if plan["baseline"] in timed else next(iter(timed), plan["baseline"])
     pairs = [ratio for phase in ("total", *PHASES) for ratio in ratios(counted, baseline, phase)]
     return {
@@ -200,3 +207,16 @@ def latency_tables(records: Iterable[Record], plan: Mapping[str, Any]) -> dict[s
             ],
         ),
     }
+
+
+def _steps(arm: str, counted: Sequence[Record]) -> list[object]:
+    """The row of an arm's denoising steps: median and quartiles of all of them, over all passes."""
+    seconds = [step for record in counted if record["arm"] == arm for step in record["steps_s"]]
+    low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+    passes = sum(record["arm"] == arm for record in counted)
+    return [arm, "denoise_step", number(median), number(low), number(high), "", passes, "", ""]
+
+
+def _arms(counted: Sequence[Record], plan: Mapping[str, Any]) -> list[str]:
+    """The arms that have passes that count, in the order of the plan."""
+    return [arm for arm in plan["conditions"] if any(one["arm"] == arm for one in counted)]
