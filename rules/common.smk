@@ -12,6 +12,7 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 
 from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
+from fleetcraft.experiment import batches
 from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
 from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
 from fleetcraft.ground.errors import FleetcraftError
@@ -84,7 +85,7 @@ def trials(wildcards):
     return [
         PATHS.calibration(arm, str(batch))
         for arm in PLAN.experiment.generated
-        for batch in PLAN.trial_batches(arm)
+        for batch in batches.trial_batches(PLAN, arm)
     ]
 
 
@@ -113,14 +114,14 @@ def generate_digest(wildcards):
 def refuse_unsound_campaign():
     """Refuse batches that aren't frozen, and a fleet that would idle: not when planning, for trials are planned alike."""
     try:
-        PLAN.refuse_unfrozen()
+        batches.refuse_unfrozen(PLAN)
         RUNTIME.refuse_idle_fleet(PLAN)
     except FleetcraftError as error:
         raise WorkflowError(str(error)) from None
 
 
 def calibration_digest(wildcards):
-    return PLAN.calibration_digest(wildcards.arm)
+    return batches.calibration_digest(PLAN, wildcards.arm)
 
 
 def videos_digest(wildcards):
@@ -148,7 +149,7 @@ def needs(rule, resource, default):
     """What the batch table has measured that a rule's jobs need, arm by arm; `default` where it has nothing."""
 
     def measured(wildcards):
-        return PLAN.needs(rule, wildcards.arm).get(resource, default)
+        return batches.needs(PLAN, rule, wildcards.arm).get(resource, default)
 
     return measured
 

@@ -65,6 +65,7 @@ def test_published_shapes_are_possible_and_have_the_published_tokens(
         ("hunyuan_video", "video.width", 72, "no multiple of 16; use 64 or 80"),
         ("hunyuan_video", "video.frames", 12, r"only 4·n \+ 1; use 9 or 13"),
         ("hunyuan_video", "arms.full.negative_prompt", "blurry", "no place for a negative prompt"),
+        ("ltx", "arms.full.steps", 1, "needs 2 at least"),
     ],
 )
 def test_what_a_family_would_round_or_ignore_in_silence_is_refused(

@@ -12,6 +12,7 @@ import yaml
 from campaigns import BIN, Campaign, new_campaign, small_document
 from memory_cgroup import memory_cgroup, within
 
+from fleetcraft.experiment.batches import needs
 from fleetcraft.ground.records import read_records
 
 TRIAL = """
@@ -65,7 +66,7 @@ def test_the_table_says_why_and_feeds_the_resources_of_jobs(calibrated: Campaign
     campaign = calibrated.copy_to(tmp_path / "campaign")
     arm = campaign.document["arms"]["full"]
     campaign.write(campaign.document | {"batch_table": "config/batches/small.yaml", "arms": {"full": arm}})
-    wanted = campaign.plan().needs("generate", "full")
+    wanted = needs(campaign.plan(), "generate", "full")
     assert wanted["mem_mb"] >= entry["phases"]["denoise"]["host_mb"]
     shard = next(iter(campaign.plan().shards))
     run = campaign.snakemake(f"scratch/small/latents/full/{shard}.jsonl")

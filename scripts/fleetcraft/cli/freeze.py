@@ -80,8 +80,10 @@ def _entry(plan: Plan, arm: str, policy: Policy) -> tuple[Entry | None, str]:
     """The entry of an arm, None where no batch fits; and the reasons, for people."""
     from fleetcraft.calibration.decision import Capacity, Trial, decide
     from fleetcraft.calibration.table import Entry, PhaseFigures, TrialVerdict
+    from fleetcraft.experiment.batches import subject as subject_of
+    from fleetcraft.experiment.batches import trial_batches
 
-    records = [_record(plan, arm, batch) for batch in plan.trial_batches(arm)]
+    records = [_record(plan, arm, batch) for batch in trial_batches(plan, arm)]
     capacity = Capacity(_device_mb(plan), min(record["host_mb"] for record in records))
     trials = [
         Trial(
@@ -103,7 +105,7 @@ def _entry(plan: Plan, arm: str, policy: Policy) -> tuple[Entry | None, str]:
     taken = next((record for record in records if record["batch"] == decision.batch), None)
     if taken is None:
         return None, "\n".join(lines)
-    subject = plan.subject(arm)
+    subject = subject_of(plan, arm)
     entry = Entry(
         arm=arm,
         subject=subject,
@@ -119,6 +121,7 @@ def _entry(plan: Plan, arm: str, policy: Policy) -> tuple[Entry | None, str]:
 
 
 def _record(plan: Plan, arm: str, batch: int) -> dict[str, Any]:
+    from fleetcraft.experiment.batches import subject as subject_of
     from fleetcraft.ground.errors import BadInput, PurgedScratch
     from fleetcraft.ground.records import read_records
 
@@ -128,7 +131,7 @@ def _record(plan: Plan, arm: str, batch: int) -> dict[str, Any]:
         (record,) = read_records(file)
     except PurgedScratch:
         raise BadInput(f"arm {arm!r} was not tried at batch {batch}", file=file, remedy=remedy) from None
-    if record["subject"] != plan.subject(arm).model_dump():
+    if record["subject"] != subject_of(plan, arm).model_dump():
         raise BadInput(f"this trial of arm {arm!r} was of another model, shape or stack", file=file, remedy=remedy)
     return record
 

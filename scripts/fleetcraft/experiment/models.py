@@ -255,6 +255,8 @@ class Experiment(Model):
                     " which leaves no place for a negative prompt; leave it empty"
                 )
             _refuse_misfits(name, arm, family)
+            if arm.steps < (fewest := FAMILIES[family].fewest_steps):
+                raise ValueError(f"@arms.{name}.steps: the pipeline of {family} needs {fewest} at least")
             if (problem := attention_problem(arm, family, self.stack.device)) is not None:
                 raise ValueError(f"@arms.{name}.attention: {problem}; choose another, or leave it to torch")
             if arm.batch > self.shard_size:

@@ -16,7 +16,6 @@ touch pixels: a new linter invalidates nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.calibration.hardware import hardware
-from fleetcraft.calibration.table import BatchTable, Entry, Subject
+from fleetcraft.calibration.table import BatchTable
 from fleetcraft.experiment.conditions import Condition, Foreign, Generated
 from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
@@ -45,14 +44,6 @@ STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "
 
 DETERMINISM = {"deterministic_algorithms": True, "cpu_threads": 1, "tf32": False, "attention": "default"}
 """How the stages that run a model pin what torch would otherwise choose by machine; part of every sample's key."""
-
-
-RULE_PHASES = {
-    "generate": ("load", "text_encoder", "denoise"),
-    "decode": ("load_decoder", "decode"),
-    "encode": ("encode", "check"),
-}
-"""The phases that the jobs of a rule go through, as records and batch tables name them."""
 
 
 @dataclass(frozen=True)
@@ -282,78 +273,6 @@ class Plan:
         encoder = {**self.encoder.as_json(), "fps": self.experiment.video.fps}
         return {"decode": self.experiment.decode.as_key(), "encoder": encoder}
 
-    # ------------------------------------------------------------------ calibration
-
-    def trial_batches(self, arm: str) -> list[int]:
-        """The batches to try an arm at: a cache takes one decision for a whole batch, so it is tried alone."""
-        return [1] if self.experiment.generated[arm].cache else sorted(set(self.experiment.calibration.batches))
-
-    def subject(self, arm: str) -> Subject:
-        """What a trial of `arm` is a trial of."""
-        document, video = dict(self.condition(arm)), self.experiment.video
-        for name in ("model", "batch", "stack", "sampling"):
-            document.pop(name)
-        settings = self.experiment.generated[arm]
-        return Subject(
-            family=self.models[settings.model].family,
-            model=self.models[settings.model].digest,
-            arm=key_of(document),
-            shape=f"{video.width}x{video.height}x{video.frames}",
-            media=self._video_settings_key[arm],
-            hardware=self.experiment.stack.hardware or self.experiment.stack.device,
-            stack=key_of(self.stack),
-        )
-
-    def calibrated(self, arm: str) -> Entry | None:
-        """What the batch table has of an arm."""
-        return None if self.batch_table is None else self.batch_table.entry(self.subject(arm))
-
-    def needs(self, rule: str, arm: str) -> dict[str, int]:
-        """Resources of a rule's jobs, as far as the batch table has measured what they take in `arm`.
-
-        `mem_mb` and `gpu_mem_mb` have a quarter and a tenth of room above the measured peaks; `runtime`, in minutes, is
-        twice what the largest shard takes, and five.
-        """
-        entry = self.calibrated(arm) if arm in self.experiment.generated else None
-        if entry is None:
-            return {}
-        phases = {name: figures for name, figures in entry.phases.items() if name in RULE_PHASES.get(rule, ())}
-        host = [figures.host_mb for figures in phases.values() if figures.host_mb is not None]
-        device = [figures.device_mb for figures in phases.values() if figures.device_mb is not None]
-        once = sum(figures.seconds for name, figures in phases.items() if name.startswith("load"))
-        each = sum(figures.seconds for name, figures in phases.items() if not name.startswith("load"))
-        largest = max(len(shard) for shard in self.shards.values())
-        return {
-            **({"mem_mb": math.ceil(max(host) * 1.25 / 100) * 100} if host else {}),
-            **({"gpu_mem_mb": math.ceil(max(device) * 1.1)} if device else {}),
-            **({"runtime": math.ceil(2 * (once + largest * each) / 60) + 5} if phases else {}),
-        }
-
-    def refuse_unfrozen(self) -> None:
-        """A batch is a frozen protocol, not a guess: one above 1 has to be the one that the table has.
-
-        Raises
-        ------
-        BadInput : an arm's isn't; with the command that would calibrate it.
-        """
-        for arm, settings in self.experiment.generated.items():
-            entry = self.calibrated(arm)
-            if settings.batch == 1 or (entry is not None and entry.batch == settings.batch):
-                continue
-            again = "run `snakemake calibrate`, then `fleetcraft freeze`"
-            if entry is not None:
-                reason = next((f" ({one.reason})" for one in entry.verdicts if one.batch == settings.batch), "")
-                problem = f"the batch table froze batch {entry.batch} for this arm{reason}"
-                remedy = f"Use batch {entry.batch}" if entry.batch == 1 else f"Use batch {entry.batch}, or 1"
-            elif self.batch_table is None:
-                problem = "a batch above 1 needs a batch table, and the experiment names none"
-                remedy = f"Use 1, or {again}, and name the file as `batch_table`"
-            else:
-                problem = f"the batch table has nothing for this arm: {self.batch_table.difference(self.subject(arm))}"
-                remedy = f"Use 1, or {again}"
-            file = self.experiment.batch_table
-            raise BadInput(problem, file=file, key=f"arms.{arm}.batch", value=settings.batch, remedy=remedy)
-
     def timing_settings(self) -> dict[str, int] | None:
         """How arms are timed; None where they aren't."""
         return None if self.experiment.timing is None else self.experiment.timing.model_dump()
@@ -382,9 +301,6 @@ class Plan:
     # ------------------------------------------------------------------ what a job depends on
     # Snakemake reruns a job when its params change. These digests are those params: each covers exactly what decides
     # the job's result, by membership of the shard and by settings, and nothing else.
-
-    def calibration_digest(self, arm: str) -> str:
-        return key_of([self.subject(arm).digest, self.dimensions])
 
     def generate_digest(self, arm: str, shard: str) -> str:
         return self._members_key(arm, shard)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fleetcraft.calibration.hardware import hardware
 from fleetcraft.calibration.projection import ArmWork, Projection, project
-from fleetcraft.experiment.plan import RULE_PHASES, Plan
+from fleetcraft.experiment.batches import RULE_PHASES, calibrated
+from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput
 
 START_S = 60.0
@@ -22,7 +23,7 @@ def projection_of(plan: Plan, devices: int, host_lanes: int) -> Projection:
     """
     work = []
     for arm in plan.experiment.generated:
-        entry = plan.calibrated(arm)
+        entry = calibrated(plan, arm)
         if entry is None:
             raise BadInput(
                 f"arm {arm!r} can't be projected: no batch table has figures for it",

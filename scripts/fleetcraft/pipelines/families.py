@@ -34,6 +34,7 @@ class Family:
         number that the transformer was trained to take, which leaves no place for a negative prompt.
     text_tokens : what the pipeline pads a prompt to, where the transformer's config doesn't say.
     masked : its transformer's attention is given masks, which leaves out kernels that take none.
+    fewest_steps : where the pipeline can't do with one: with it, its schedule is not a number.
     paced : the transformer is told how many frames a second has, so the rate decides pixels.
     decode : how its latents become frames where that is more than an experiment says of all.
     temporal_tiling : its VAE sees the whole video, unless an experiment asks for tiles of time.
@@ -48,6 +49,7 @@ class Family:
     guidance: Literal["two forwards", "batch of two", "embedded"]
     text_tokens: int
     masked: bool = False
+    fewest_steps: int = 1
     paced: bool = False
     decode: Mapping[str, Any] = field(default_factory=dict)
     temporal_tiling: bool = False
@@ -107,6 +109,7 @@ FAMILIES = {
         guidance="batch of two",
         text_tokens=128,
         masked=True,
+        fewest_steps=2,
         paced=True,
         temporal_tiling=True,
     ),

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.experiment.batches import subject
 from fleetcraft.experiment.models import Experiment, Roots, Scoring
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.cgroup import KillCounter, memory_mb
 from fleetcraft.ground.errors import DeviceMemory, HostMemory
 from fleetcraft.ground.failures import BUG, FAILURE_FILE, Failure
+from fleetcraft.ground.ledger import PEAK, Held, most
 from fleetcraft.ground.records import Record, read_records, write_records
 from fleetcraft.ground.toolchain import clean_environment
 from fleetcraft.scoring.dimensions import DIMENSIONS
@@ -34,12 +36,12 @@ MEMORY_CLASSES = (DeviceMemory.failure_class, HostMemory.failure_class)
 """Classes of failure that say something about a batch; any other is a fault to be mended."""
 
 
-@dataclass(frozen=True)
 class Failed(Exception):
     """A stage of a trial failed."""
 
-    stage: str
-    failure: Failure
+    def __init__(self, stage: str, failure: Failure):
+        super().__init__(f"{stage}: {failure}")
+        self.stage, self.failure = stage, failure
 
 
 def calibrate(plan: Plan, arm: str, batch: int, log: Path, toolchains: dict[str, str]) -> None:
@@ -57,6 +59,7 @@ def calibrate(plan: Plan, arm: str, batch: int, log: Path, toolchains: dict[str,
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=output.parent) as directory:
         trial = miniature(plan, arm, batch, 2 * batch, directory)
         phases: dict[str, dict[str, float | None]] = {}
+        owners: dict[str, dict[str, Held]] = {}
         flops = None
         try:
             for job in _jobs(plan, trial, arm, 2 * batch):
@@ -64,7 +67,7 @@ def calibrate(plan: Plan, arm: str, batch: int, log: Path, toolchains: dict[str,
                 if Path(job.output).is_file():
                     records = read_records(Path(job.output))
                     flops = next((one["work"]["flops_computed"] for one in records if "work" in one), flops)
-                    _account(records, phases)
+                    _account(records, phases, owners)
         except Failed as error:
             failure = error
             print(f"calibrate: batch {batch} failed in {error.stage} ({error.failure.failure_class}): {error.failure}")
@@ -74,9 +77,10 @@ def calibrate(plan: Plan, arm: str, batch: int, log: Path, toolchains: dict[str,
     record = {
         "kind": KIND,
         "arm": arm,
-        "subject": plan.subject(arm).model_dump(),
+        "subject": subject(plan, arm).model_dump(),
         "batch": batch,
         "phases": phases,
+        "memory": owners,
         "flops": flops,
         "failure": None
         if failure is None
@@ -168,21 +172,20 @@ def _end(status: int) -> str:
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
-def _account(records: list[Record], phases: dict[str, dict[str, float | None]]) -> None:
-    """Add a stage's records to the phases: the least seconds of a video, and the largest peaks."""
+def _account(
+    records: list[Record], phases: dict[str, dict[str, float | None]], owners: dict[str, dict[str, Held]]
+) -> None:
+    """Add a stage's records: to the phases the least seconds of a video, to the owners the most that they held."""
     for record in records:
         scored = record["kind"] == "scores"
         # A video's record has within it that of its decoding, which leaves nothing else behind.
         for part in (record, record.get("decoded") or {}):
             for phase, seconds in part.get("seconds", {}).items():
-                figures = phases.setdefault(
-                    f"{phase} {record['dimension']}" if scored else phase,
-                    {"seconds": None, "host_mb": None, "device_mb": None},
-                )
+                name = f"{phase} {record['dimension']}" if scored else phase
                 # A job scores all of its videos at once, and every record has the time of all.
                 share = seconds / len(records) if scored else seconds
-                figures["seconds"] = share if figures["seconds"] is None else min(figures["seconds"], share)
-                peak = part.get("memory", {}).get(phase, {}).get("peak", {})
-                for kind in ("host_mb", "device_mb"):
-                    values = [value for value in (figures[kind], peak.get(kind)) if value is not None]
-                    figures[kind] = max(values, default=None)
+                least = min(share, phases[name]["seconds"] or share) if name in phases else share
+                held = owners.setdefault(name, {})
+                for owner, size in part.get("memory", {}).get(phase, {}).items():
+                    held[owner] = most(held.get(owner), size)
+                phases[name] = {"seconds": least, **held.get(PEAK, {"host_mb": None, "device_mb": None})}
