@@ -161,7 +161,7 @@ livings = st.lists(
 usages = st.builds(Usage, st.integers(0, 10), st.integers(0, 10), st.integers(0, 30))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(works, lanes_, livings, usages, st.one_of(st.none(), st.floats(0, 500)), st.integers(12, 40))
 def test_no_limit_is_ever_broken_and_nothing_is_submitted_without_work(
     work_: list[Work],
@@ -190,7 +190,7 @@ def test_no_limit_is_ever_broken_and_nothing_is_submitted_without_work(
         assert s.nodes <= max(useful, shape.nodes.min)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(works, lanes_)
 def test_where_nothing_stands_in_the_way_all_work_that_can_be_served_gets_an_allocation(
     work_: list[Work], lanes: dict[str, Any]

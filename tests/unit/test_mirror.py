@@ -140,7 +140,7 @@ def test_a_damaged_file_is_named_once_with_what_to_do(
     assert not named
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(cut=st.integers(1, 4000), sizes=st.lists(st.integers(0, 1000), min_size=1, max_size=4))
 def test_no_cut_of_a_file_of_weights_goes_unnoticed(cut: int, sizes: list[int]) -> None:
     data = safetensors(**{f"t{number}": size for number, size in enumerate(sizes)})
@@ -425,7 +425,7 @@ def test_an_interrupt_ends_reading_at_once(checkpoint: Path, memory: Memory, mon
     monkeypatch.setattr(Progress, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         verify_digests(checkpoint, read_sums(checkpoint), memory, readers=1)
-    assert read <= 2
+    assert read == 1
     monkeypatch.undo()
     assert verify(checkpoint, memory).remembered == 0
 

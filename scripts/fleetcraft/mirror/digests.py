@@ -72,6 +72,9 @@ def verify_digests(directory: Path, files: dict[str, str], memory: Memory, reade
                 _verify(file, directory / name, status, digest, advance)
             except FleetcraftError as finding:
                 return finding
+            except BaseException:
+                stopped.set()
+                raise
             finally:
                 progress.file_done()
             memory.remember(str(file), _facts(status, digest))
