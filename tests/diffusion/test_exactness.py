@@ -82,6 +82,7 @@ def generate_job(family: str, model: Path, directory: Path, batch: int, count: i
         "family": family,
         "model_directory": str(model),
         "device": "cpu",
+        "hardware": None,
         "shape": FAMILIES[family].geometry.latent_shape(FULL.width, FULL.height, FULL.frames),
         "batch": batch,
         "long_prompts": "refuse",
