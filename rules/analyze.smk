@@ -2,7 +2,7 @@
 
 
 rule tables:
-    """Compute every table from the records alone."""
+    """Compute every table from the records alone, and what VBench would write of its dimensions."""
     input:
         plan=PATHS.plan,
         latents=all_manifests("latents"),
@@ -20,6 +20,12 @@ rule tables:
             caption="../resources/report/paired.rst",
             category="Tables",
             labels={"table": "differences to the baseline"},
+        ),
+        vbench=report(
+            PATHS.table("vbench"),
+            caption="../resources/report/vbench.rst",
+            category="Tables",
+            labels={"table": "VBench: normalised scores, quality, semantic, total"},
         ),
         encoders=report(
             PATHS.table("encoders"),
@@ -45,6 +51,7 @@ rule tables:
             category="Tables",
             labels={"table": "every sample"},
         ),
+        vbench_results=expand(PATHS.vbench_results("{arm}"), arm=VBENCH_ARMS),
     log:
         PATHS.log("tables"),
     benchmark:

@@ -17,6 +17,7 @@ from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_o
 from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.vbench_dimensions import VBENCH
 
 try:
     PLAN, RUNTIME = plan_of(config, workflow.configfiles)
@@ -26,6 +27,8 @@ except FleetcraftError as error:
 
 PATHS = PLAN.paths
 GPUS = 1 if PLAN.experiment.stack.device == "cuda" else 0
+# Those whose results VBench has a format for.
+VBENCH_ARMS = list(PLAN.arms) if VBENCH.keys() & set(PLAN.dimensions) else []
 
 
 envvars:

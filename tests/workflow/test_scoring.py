@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from campaigns import ROOT, Campaign
 
+from fleetcraft.analysis.tables import Results
+from fleetcraft.analysis.vbench import official_results
+
 PYTHON = ROOT / ".envs/vbench/bin/python"
 
 OURS = """
@@ -33,6 +36,18 @@ from vbench.temporal_flickering import cal_score
 print(json.dumps([cal_score(path) for path in sys.argv[2:]]))
 """
 
+UPSTREAM_FILE = """
+import json, sys, tempfile
+from pathlib import Path
+from vbench import VBench
+with tempfile.TemporaryDirectory() as scratch:
+    videos = Path(scratch, "videos")
+    videos.mkdir()
+    for number, path in enumerate(sys.argv[2:]):
+        (videos / f"a prompt-{number}.mp4").symlink_to(path)
+    VBench("cpu", "", scratch).evaluate(str(videos), "all", dimension_list=["temporal_flickering"], mode="custom_input")
+    print(json.dumps(json.loads(Path(scratch, "all_eval_results.json").read_text())))
+"""
 
 SUITE = """
 import json, pathlib, vbench
@@ -67,6 +82,32 @@ def test_a_video_that_upstream_would_leave_out_is_named(videos: list[Path], tmp_
     said = answer(OURS, [videos[0], broken, videos[1]])
     assert str(broken) in said
     assert "no result in temporal_flickering" in said
+
+
+def test_the_file_that_vbench_writes_is_the_one_that_records_give(videos: list[Path]) -> None:
+    upstream = answer(UPSTREAM_FILE, videos)
+    values = answer(OURS, videos)
+    plan = {
+        "conditions": {"full": {}},
+        "scorers": {"temporal_flickering": {}},
+        "prompts": [{"text": "a prompt", "dimensions": []}],
+        "seeds": list(range(len(videos))),
+    }
+    results, about = Results(plan), {"arm": "full", "prompt": "a prompt", "sample": "s"}
+    encoder = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
+    for seed, value in enumerate(values):
+        video = {"kind": "videos", "key": "k", "shape": [5, 32, 32, 3], "encoder": encoder}
+        score = {"kind": "scores", "dimension": "temporal_flickering", "video": "k", "value": value}
+        results.add([record | about | {"seed": seed} for record in (video, score)])
+    ours = json.loads(official_results(results)["full"])
+    assert ours.keys() == upstream.keys()
+    (our_score, our_rows), (their_score, their_rows) = ours["temporal_flickering"], upstream["temporal_flickering"]
+    assert our_score == pytest.approx(their_score, rel=1e-12)
+    # Upstream's rows are in the order of its directory, and their paths lead there.
+    assert our_rows == sorted(
+        ({**row, "video_path": Path(row["video_path"]).name} for row in their_rows),
+        key=lambda row: int(row["video_path"].removesuffix(".mp4").rpartition("-")[2]),
+    )
 
 
 def test_the_prompt_suite_is_the_one_that_the_wheel_carries() -> None:

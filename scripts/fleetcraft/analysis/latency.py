@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcraft.analysis.statistics import CONFIDENCE, RESAMPLES
+from fleetcraft.analysis.statistics import RESAMPLES, bounds, resampled
 from fleetcraft.analysis.tables import csv_text, number
 from fleetcraft.ground.errors import BadInput, BadResult
 from fleetcraft.ground.records import Record
@@ -150,13 +150,10 @@ def geometric_mean_of_medians(groups: Mapping[str, Sequence[float]]) -> tuple[fl
         return value, None, None
     generator = np.random.default_rng(0)
     # Medians of resampled rounds, [prompts, resamples]; then prompts are resampled among them.
-    medians = np.stack(
-        [np.median(values[generator.integers(len(values), size=(RESAMPLES, len(values)))], axis=1) for values in logs]
-    )
-    chosen = generator.integers(len(logs), size=(RESAMPLES, len(logs)))
+    medians = np.stack([np.median(values[resampled(len(values), generator)], axis=1) for values in logs])
+    chosen = resampled(len(logs), generator)
     means = np.exp(np.mean(medians[chosen, np.arange(RESAMPLES)[:, None]], axis=1))
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return value, float(low), float(high)
+    return value, *bounds(means)
 
 
 def _by_arm(records: Sequence[Record], phase: str) -> dict[str, dict[tuple[str, int, int], float]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import bootstrap
 
 RESAMPLES = 10_000
@@ -40,3 +41,14 @@ def mean_over_prompts(values: Mapping[str, Sequence[float]]) -> Mean:
         rng=np.random.default_rng(0),
     ).confidence_interval
     return Mean(value, float(interval.low), float(interval.high))
+
+
+def resampled(count: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Which of `count` things each resample of a bootstrap draws: [resamples, count]."""
+    return generator.integers(count, size=(RESAMPLES, count))
+
+
+def bounds(samples: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The percentile interval of what resamples gave."""
+    low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

@@ -21,7 +21,7 @@ TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
     "latents": ("sample", "work", "values_sha256", "prompt_cut"),
-    "videos": ("sample", "key", "sha256", "bytes"),
+    "videos": ("sample", "key", "sha256", "bytes", "shape"),
     "scores": ("sample", "video", "value"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""

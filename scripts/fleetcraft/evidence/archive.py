@@ -3,6 +3,7 @@
     plan.json, experiment.yaml     what was to be computed
     records/*.jsonl                every artifact's record: digests, timings, peaks, versions, host
     tables/, figures/              what was concluded
+    vbench/*_eval_results.json     the same of VBench's dimensions, an arm each, as VBench writes it
     environment/                   the lock file and the tool chains' definitions
     source.json                    the revision of the source, and the digest of every file of it
     manifest-sha256.txt            the digest of every file above, as `sha256sum --check` reads it
@@ -30,7 +31,7 @@ MANIFEST = "manifest-sha256.txt"
 LOCK = ROOT / "requirements.lock"
 
 
-def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path]) -> None:
+def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path], vbench: Iterable[Path]) -> None:
     """Gather the evidence of a finished campaign under `plan.paths.evidence`.
 
     The digest of its manifest, which stands for all of it, is written last, beside the directory.
@@ -44,6 +45,7 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path]) -> None
             write_records(directory / f"records/{kind}.jsonl", _all_records(manifests))
         _copy(tables, directory / "tables")
         _copy(figures, directory / "figures")
+        _copy(vbench, directory / "vbench")
         _copy([LOCK, *sorted(ENVIRONMENTS.glob("*.yaml"))], directory / "environment")
         (directory / "source.json").write_text(json.dumps(source_revision(ROOT, CHECKOUT), indent=1) + "\n")
         lines = [

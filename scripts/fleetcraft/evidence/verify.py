@@ -1,7 +1,8 @@
 """Check an evidence directory, needing nothing but the directory.
 
 Every file has the digest of the manifest and none is beside it; every record file is whole; every planned sample has
-its records, and its id is the digest of its condition, prompt and seed; and the tables follow from the records.
+its records, and its id is the digest of its condition, prompt and seed; and what was concluded, the tables and VBench's
+files, follows from the records.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from fleetcraft.analysis.latency import latency_tables
 from fleetcraft.analysis.tables import Results, make_tables, read_results
+from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.shards import Shards
@@ -49,16 +51,18 @@ def verify(directory: Path) -> Iterator[str]:
         yield str(error)
         return
     yield from _check_samples(plan, results)
-    tables = make_tables(results)
+    tables = {**make_tables(results), "vbench": vbench_table(results)}
     timings = directory / "records/timings.jsonl"
     if timings.is_file():
         tables |= latency_tables(iterate_records(timings), plan)
-    for name in tables:
-        file = directory / f"tables/{name}.csv"
+    concluded = {f"tables/{name}.csv": text for name, text in tables.items()}
+    concluded |= {f"vbench/{arm}_eval_results.json": text for arm, text in official_results(results).items()}
+    for name, text in concluded.items():
+        file = directory / name
         if not file.is_file():
-            yield f"incomplete: tables/{name}.csv is not there"
-        elif file.read_text(encoding="utf-8") != tables[name]:
-            yield f"underived: tables/{name}.csv is not what the records give"
+            yield f"incomplete: {name} is not there"
+        elif file.read_text(encoding="utf-8") != text:
+            yield f"underived: {name} is not what the records give"
 
 
 def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:

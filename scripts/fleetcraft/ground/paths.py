@@ -78,6 +78,10 @@ class Paths:
     def table(self, name: str) -> str:
         return f"{self.work}/tables/{name}.csv"
 
+    def vbench_results(self, arm: str) -> str:
+        """An arm's results in VBench's own format."""
+        return f"{self.work}/vbench/{arm}_eval_results.json"
+
     def score_figure(self, dimension: str) -> str:
         return f"{self.work}/figures/{dimension}.png"
 

@@ -1,8 +1,14 @@
-"""The registry of dimensions: what a score is called, what computes it, and where."""
+"""The registry of dimensions that can be scored: what a score is called, what computes it, and where.
+
+A name that `vbench_dimensions` has is VBench's score and enters its totals. What stands in for one, with other weights
+than upstream's for example, is another dimension: `proxy-` and the name.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from fleetcraft.scoring.vbench_dimensions import VBENCH
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ DIMENSIONS = {
     for dimension in (
         Dimension(
             "temporal_flickering",
-            label="VBench temporal flickering (0–1, higher is steadier)",
+            label=VBENCH["temporal_flickering"].label,
             scorer="vbench",
             toolchain="vbench",
             packages=("vbench", "numpy", "opencv-python"),

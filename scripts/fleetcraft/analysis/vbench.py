@@ -1,0 +1,216 @@
+"""VBench's scores of arms, from records alone: a table with intervals, and the files that VBench itself would write."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetcraft.analysis.statistics import RESAMPLES, bounds, resampled
+from fleetcraft.analysis.tables import Results, csv_text, number
+from fleetcraft.experiment.video_names import video_name
+from fleetcraft.scoring.vbench_dimensions import COMPOSITES, VBENCH, VBenchDimension, combined, dimensions_of, missing
+
+Samples = npt.NDArray[np.float64]
+"""What a score would have been with other prompts: [resamples]."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An arm's videos in one dimension.
+
+    results : (prompt, seed) → what upstream's code gave for the video, and the video's number of frames.
+    planned : how many videos were to be scored.
+    """
+
+    dimension: VBenchDimension
+    results: Mapping[tuple[str, int], tuple[float, int]]
+    planned: int
+
+    @property
+    def unscored(self) -> int:
+        """Videos that lack a score; of a dimension that can't tell of some videos, only where it told of none."""
+        return 0 if self.dimension.skips and self.results else self.planned - len(self.results)
+
+    @property
+    def score(self) -> float:
+        """As upstream aggregates it. Only where no video is unscored: of the others alone it would be another score."""
+        return self.dimension.aggregate(self.results.values())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A normalised score; `samples` is None where there are too few prompts to resample."""
+
+    value: float
+    samples: Samples | None
+
+    def minus(self, other: Estimate) -> Estimate:
+        """The difference, its samples paired: both arms' are of the same prompts."""
+        if self.samples is None or other.samples is None:
+            return Estimate(self.value - other.value, None)
+        return Estimate(self.value - other.value, self.samples - other.samples)
+
+    @property
+    def cells(self) -> list[str]:
+        """The value and its bounds, empty where it has none."""
+        if self.samples is None or not np.isfinite(self.samples).all():
+            return [number(self.value), "", ""]
+        return [number(bound) for bound in (self.value, *bounds(self.samples))]
+
+
+def vbench_table(results: Results) -> str:
+    """An arm's dimensions, and its quality, semantic and total as far as their dimensions are there.
+
+    `low` and `high` are the bounds of `normalised`. `difference`, with its own, is that of the normalised score to the
+    baseline's. A row that lacks its numbers says why.
+    """
+    judged = {arm: _judged(results, arm) for arm in results.arms}
+    estimates = _estimates(results, judged)
+    baseline, rows = results.plan["baseline"], []
+
+    def numbers(arm: str, name: str) -> list[str]:
+        ours = estimates[arm].get(name)
+        theirs = estimates[baseline].get(name) if arm != baseline else None
+        cells = ours.cells if ours else [""] * 3
+        return [*cells, *(ours.minus(theirs).cells if ours and theirs else [""] * 3)]
+
+    for arm, ones in judged.items():
+        notes = {name: _note(results, one) for name, one in ones.items()}
+        for name, one in ones.items():
+            score = "" if one.unscored else number(one.score)
+            rows.append([arm, name, len(one.results), score, *numbers(arm, name), notes[name]])
+        for composite in COMPOSITES if ones else ():
+            lacking = missing(composite, estimates[arm])
+            note = f"not computed without {', '.join(lacking)}" if lacking else ""
+            if not lacking and any(notes[name] for name in dimensions_of(composite)):
+                note = "not of the whole suite"
+            rows.append([arm, composite, "", "", *numbers(arm, composite), note])
+    difference = ("difference", "difference_low", "difference_high")
+    return csv_text(["arm", "dimension", "videos", "score", "normalised", "low", "high", *difference, "note"], rows)
+
+
+def official_results(results: Results) -> dict[str, str]:
+    """Arm → the JSON that VBench would write of its videos; nothing where no dimension is VBench's.
+
+    It holds {dimension: [score, [{"video_path", "video_results"}, …]]}; a path is the video's name as VBench has it. A
+    dimension in which a video lacks its score is left out.
+    """
+    return {arm: _official(results, ones) for arm in results.arms if (ones := _judged(results, arm))}
+
+
+def _official(results: Results, judged: Mapping[str, Judged]) -> str:
+    document: dict[str, Any] = {}
+    for name, one in judged.items():
+        if not one.unscored:
+            videos = [
+                {
+                    "video_path": video_name(prompt, seed, results.plan["seeds"]),
+                    "video_results": one.dimension.official(result),
+                }
+                for (prompt, seed), (result, _) in one.results.items()
+            ]
+            document[name] = [one.score, videos]
+    return json.dumps(document, indent=4) + "\n"
+
+
+def _judged(results: Results, arm: str) -> dict[str, Judged]:
+    """Dimension → what became of an arm's videos in it, for those of VBench, by their very names, in its order."""
+    found = {}
+    for name, dimension in VBENCH.items():
+        if name in results.dimensions:
+            judged = {
+                about: (value, results.videos[arm, *about]["shape"][0])
+                for about, value in results.values(arm, name).items()
+                if (arm, *about) in results.videos
+            }
+            planned = len(_prompts(results, name)) * len(results.plan["seeds"])
+            found[name] = Judged(dimension, judged, planned)
+    return found
+
+
+def _prompts(results: Results, name: str) -> list[str]:
+    """The prompts that are scored in a dimension: the suite's for it, or all of a file."""
+    prompts = results.plan["prompts"]
+    return [prompt["text"] for prompt in prompts if not prompt["dimensions"] or name in prompt["dimensions"]]
+
+
+def _note(results: Results, one: Judged) -> str:
+    """Why there is no score, or what keeps it from being one of the leaderboard's."""
+    if one.unscored:
+        return f"no score: {one.unscored} of {one.planned} videos have none"
+    if not all(prompt["dimensions"] for prompt in results.plan["prompts"]):
+        return "the prompts are not those of the suite"
+    full, prompts, videos = one.dimension, len(_prompts(results, one.dimension.name)), len(results.plan["seeds"])
+    if prompts == full.prompts and videos >= full.videos:
+        return ""
+    return f"{prompts} of the suite's {full.prompts} prompts, {videos} of {full.videos} videos a prompt"
+
+
+def _estimates(results: Results, judged: Mapping[str, Mapping[str, Judged]]) -> dict[str, dict[str, Estimate]]:
+    """Arm → name → estimate, of all dimensions without unscored videos and of all that can be made of them."""
+    samples = _samples(results, judged)
+    found: dict[str, dict[str, Estimate]] = {}
+    for arm, ones in judged.items():
+        found[arm] = {
+            name: Estimate(one.dimension.normalised(one.score), samples[arm].get(name))
+            for name, one in ones.items()
+            if not one.unscored
+        }
+        values = {name: estimate.value for name, estimate in found[arm].items()}
+        resampled_values = {name: each for name, each in samples[arm].items() if name in values}
+        for composite in COMPOSITES:
+            if not missing(composite, values):
+                told = not missing(composite, resampled_values)
+                found[arm][composite] = Estimate(
+                    combined(composite, values), combined(composite, resampled_values) if told else None
+                )
+    return found
+
+
+def _samples(results: Results, judged: Mapping[str, Mapping[str, Judged]]) -> dict[str, dict[str, Samples]]:
+    """Arm → dimension → normalised scores of resampled prompts.
+
+    The suite has a set of prompts for each few dimensions. Prompts are drawn from each set as many as it has, once for
+    all arms and dimensions: what dimensions share and arms have in common then counts in totals and differences.
+    """
+    sets: dict[frozenset[str], list[str]] = defaultdict(list)
+    names = [name for name in VBENCH if name in results.dimensions]
+    for prompt in results.plan["prompts"]:
+        for_it = frozenset(prompt["dimensions"] or names).intersection(names)
+        if for_it:
+            sets[for_it].append(prompt["text"])
+    alone = {name for for_it, prompts in sets.items() if len(prompts) < 2 for name in for_it}
+    sums = {arm: {name: np.zeros((2, RESAMPLES)) for name in names if name not in alone} for arm in judged}
+    generator = np.random.default_rng(0)
+    for for_it, prompts in sets.items():
+        drawn = resampled(len(prompts), generator)
+        for arm, ones in judged.items():
+            for name in for_it - alone:
+                for total, of_prompts in zip(sums[arm][name], _by_prompt(ones[name], prompts), strict=True):
+                    total += of_prompts[drawn].sum(axis=1)
+    found: dict[str, dict[str, Samples]] = {}
+    for arm, by_name in sums.items():
+        found[arm] = {}
+        for name, (weighed, weights) in by_name.items():
+            dimension = VBENCH[name]
+            # Where no drawn prompt has a result, which only a dimension that skips videos knows, there is no score.
+            score = np.divide(weighed, weights, out=np.full(RESAMPLES, np.nan), where=weights > 0)
+            found[arm][name] = dimension.normalised(dimension.fraction(score))
+    return found
+
+
+def _by_prompt(one: Judged, prompts: list[str]) -> npt.NDArray[np.float64]:
+    """The weighed sum of each prompt's results, and the sum of their weights: [2, prompts]."""
+    place = {prompt: number for number, prompt in enumerate(prompts)}
+    sums = np.zeros((2, len(prompts)))
+    for (prompt, _), (result, frames) in one.results.items():
+        if prompt in place:
+            weight = one.dimension.weight(frames)
+            sums[:, place[prompt]] += (result * weight, weight)
+    return sums

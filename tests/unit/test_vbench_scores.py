@@ -1,0 +1,425 @@
+"""VBench's scores from records: as upstream aggregates and normalises them, refused where anything is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetcraft.analysis.tables import Results, make_tables, read_results
+from fleetcraft.analysis.vbench import official_results, vbench_table
+from fleetcraft.evidence.archive import MANIFEST, archive, manifests_of
+from fleetcraft.evidence.verify import verify
+from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.digests import sha256_file
+from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.files import write_text
+from fleetcraft.ground.records import Record, read_records, write_records
+from fleetcraft.ground.repository import RESOURCES
+from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.vbench_dimensions import COMPOSITES, VBENCH, combined, missing
+
+# In percent. Scores: VBench++ (arXiv 2411.13503), Table II; quality, semantic and total: Goku (arXiv 2502.04896),
+# Table 7. `official` is what upstream's own script gives for these rounded scores.
+LEADERBOARD: dict[str, dict[str, list[float]]] = {
+    "Show-1": {
+        "quality": [95.53, 98.02, 99.12, 98.24, 44.44, 57.35, 58.66],
+        "semantic": [93.07, 45.47, 95.60, 86.35, 53.50, 47.03, 23.06, 25.28, 27.46],
+        "official": [80.4245, 72.9767, 78.9350],
+        "published": [80.42, 72.98, 78.93],
+    },
+    "VideoCrafter-2.0": {
+        "quality": [96.85, 98.22, 98.41, 97.73, 42.50, 63.13, 67.22],
+        "semantic": [92.55, 40.66, 95.00, 92.92, 35.86, 55.29, 25.13, 25.84, 28.23],
+        "official": [82.1971, 73.4182, 80.4414],
+        "published": [82.20, 73.42, 80.44],
+    },
+    "Kling": {
+        "quality": [98.33, 97.60, 99.30, 99.40, 46.94, 61.21, 65.62],
+        "semantic": [87.24, 68.05, 93.40, 89.90, 73.03, 50.86, 19.62, 24.17, 26.42],
+        "official": [83.3854, 75.6761, 81.8435],
+        "published": [83.39, 75.68, 81.85],
+    },
+    "Gen-3": {
+        "quality": [97.10, 96.62, 98.61, 99.23, 60.14, 63.34, 66.82],
+        "semantic": [87.81, 53.64, 96.40, 80.90, 65.09, 54.57, 24.31, 24.71, 26.69],
+        "official": [84.1112, 75.1690, 82.3228],
+        "published": [84.11, 75.17, 82.32],
+    },
+}
+"""The dimensions of each group are in the order of `VBENCH`."""
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def normalised_of(model: str) -> dict[str, float]:
+    scores = zip(VBENCH.values(), LEADERBOARD[model]["quality"] + LEADERBOARD[model]["semantic"], strict=True)
+    return {dimension.name: dimension.normalised(score / 100) for dimension, score in scores}
+
+
+@pytest.mark.parametrize("model", LEADERBOARD)
+def test_the_leaderboard_s_rows_come_out(model: str) -> None:
+    normalised = normalised_of(model)
+    for place, composite in enumerate(("quality", "semantic", "total")):
+        ours = 100 * combined(composite, normalised)
+        assert ours == pytest.approx(LEADERBOARD[model]["official"][place], abs=0.0001)
+        assert ours == pytest.approx(LEADERBOARD[model]["published"][place], abs=0.015)
+
+
+@pytest.mark.parametrize("lost", VBENCH)
+def test_nothing_is_totalled_without_one_of_its_dimensions(lost: str) -> None:
+    normalised = normalised_of("Kling")
+    del normalised[lost]
+    mine, other = ("quality", "semantic") if lost in COMPOSITES["quality"] else ("semantic", "quality")
+    for composite in (mine, "total"):
+        with pytest.raises(BadResult, match=f"no VBench {composite} without {lost}"):
+            combined(composite, normalised)
+    assert combined(other, normalised) == combined(other, normalised_of("Kling"))
+
+
+@pytest.mark.parametrize("stranger", ["proxy-subject_consistency", "ssim"])
+def test_what_is_no_dimension_of_vbench_enters_nothing(stranger: str) -> None:
+    with pytest.raises(BadResult, match=f"'{stranger}' is no dimension of VBench"):
+        combined("total", normalised_of("Kling") | {stranger: 0.9})
+    assert "subject_consistency" in missing("total", ["proxy-subject_consistency"])
+
+
+def test_the_registry_knows_the_suite_and_what_can_be_scored() -> None:
+    suite = json.loads((RESOURCES / "prompts/vbench.json").read_text())["prompts"]
+    counted = Counter(dimension for entry in suite for dimension in entry["dimensions"])
+    assert {name: dimension.prompts for name, dimension in VBENCH.items()} == counted
+    assert sorted([*COMPOSITES["quality"], *COMPOSITES["semantic"]]) == sorted(VBENCH)
+    assert (sum(COMPOSITES["quality"].values()), sum(COMPOSITES["semantic"].values())) == (6.5, 9)
+    assert {name for name, known in DIMENSIONS.items() if known.scorer == "vbench"} <= VBENCH.keys()
+
+
+VIDEOS = st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=40), min_size=1, max_size=6)
+"""Videos, each as what was measured of its frames or from frame to frame."""
+
+
+@given(VIDEOS)
+def test_where_upstream_averages_over_all_frames_a_long_video_counts_more(videos: list[list[float]]) -> None:
+    # As compute_subject_consistency and compute_appearance_style do on one device: one sum over everything.
+    everything = np.mean([value for video in videos for value in video])
+    steps = [(float(np.mean(video)), len(video) + 1) for video in videos]
+    frames = [(float(np.mean(video)), len(video)) for video in videos]
+    assert VBENCH["subject_consistency"].aggregate(steps) == pytest.approx(everything)
+    assert VBENCH["background_consistency"].aggregate(steps) == pytest.approx(everything)
+    assert VBENCH["appearance_style"].aggregate(frames) == pytest.approx(everything)
+
+
+@given(VIDEOS)
+def test_elsewhere_every_video_counts_alike_however_long(videos: list[list[float]]) -> None:
+    results = [(float(np.mean(video)), len(video)) for video in videos]
+    alike = np.mean([result for result, _ in results])
+    by_frames = {"subject_consistency", "background_consistency", "appearance_style", "imaging_quality"}
+    for name in VBENCH.keys() - by_frames:
+        assert VBENCH[name].aggregate(results) == pytest.approx(alike)
+    percentages = [(100 * result, frames) for result, frames in results]
+    assert VBENCH["imaging_quality"].aggregate(percentages) == pytest.approx(alike)
+
+
+# ---------------------------------------------------------------------- campaigns
+
+ScoreOf = Callable[[str, str, str, int], "float | None"]
+"""What an arm's video of a prompt and seed scores in a dimension; None where there is no record."""
+
+
+def suite_prompts() -> list[dict[str, Any]]:
+    merged: dict[str, set[str]] = {}
+    for entry in json.loads((RESOURCES / "prompts/vbench.json").read_text())["prompts"]:
+        merged.setdefault(entry["prompt"], set()).update(entry["dimensions"])
+    return [{"text": text, "dimensions": sorted(dimensions)} for text, dimensions in merged.items()]
+
+
+def campaign(
+    score: ScoreOf,
+    prompts: list[dict[str, Any]],
+    dimensions: list[str],
+    *,
+    arms: tuple[str, ...] = ("full", "fast"),
+    seeds: tuple[int, ...] = (0, 1),
+) -> Results:
+    results = Results(
+        {
+            "baseline": arms[0],
+            "conditions": {arm: {"videos": {}} for arm in arms},
+            "scorers": {dimension: {} for dimension in dimensions},
+            "prompts": prompts,
+            "seeds": list(seeds),
+        }
+    )
+
+    def records() -> Iterator[Record]:
+        for arm, prompt, seed in itertools.product(arms, prompts, seeds):
+            about = {"arm": arm, "prompt": prompt["text"], "seed": seed, "sample": "s"}
+            encoder = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
+            video = {"key": "k", "sha256": "0", "bytes": 1, "shape": [9, 64, 64, 3], "encoder": encoder}
+            yield {"kind": "videos", **video, **about}
+            for dimension in dimensions:
+                if not prompt["dimensions"] or dimension in prompt["dimensions"]:
+                    value = score(arm, dimension, prompt["text"], seed)
+                    if value is not None:
+                        yield {"kind": "scores", "dimension": dimension, "video": "k", "value": value, **about}
+
+    results.add(records())
+    return results
+
+
+def noise(arm: str, dimension: str, prompt: str, seed: int) -> float:
+    """The same in all arms."""
+    value = (sum(map(ord, f"{dimension}{prompt}")) * 7919 + 31 * seed) % 1000 / 1000
+    if VBENCH[dimension].per_video == "yes_or_no":
+        return float(value > 0.5)
+    return value * (100 if VBENCH[dimension].per_video == "percentage" else 1)
+
+
+def of(table: str, arm: str) -> dict[str, dict[str, str]]:
+    return {row["dimension"]: row for row in rows(table) if row["arm"] == arm}
+
+
+def static(count: int) -> list[dict[str, Any]]:
+    return [{"text": f"prompt {number}", "dimensions": ["temporal_flickering"]} for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, dict[str, str]]:
+    """The first arm of a campaign over the whole suite in all dimensions."""
+    return of(
+        vbench_table(campaign(noise, suite_prompts(), list(VBENCH), arms=("full",), seeds=tuple(range(25)))), "full"
+    )
+
+
+def test_the_whole_suite_gives_all_dimensions_and_totals_without_a_note(whole: dict[str, dict[str, str]]) -> None:
+    assert list(whole) == [*VBENCH, "quality", "semantic", "total"]
+    assert not any(row["note"] for row in whole.values())
+    assert whole["color"]["videos"] == str(85 * 25)
+    for name, dimension in VBENCH.items():
+        assert float(whole[name]["normalised"]) == pytest.approx(
+            dimension.normalised(float(whole[name]["score"])), abs=1e-5
+        )
+    normalised = {name: float(whole[name]["normalised"]) for name in VBENCH}
+    for composite in COMPOSITES:
+        assert float(whole[composite]["normalised"]) == pytest.approx(combined(composite, normalised), abs=1e-5)
+        assert float(whole[composite]["low"]) < float(whole[composite]["normalised"]) < float(whole[composite]["high"])
+
+
+def test_a_total_is_surer_than_the_dimensions_that_it_is_made_of(whole: dict[str, dict[str, str]]) -> None:
+    def width(name: str) -> float:
+        return float(whole[name]["high"]) - float(whole[name]["low"])
+
+    # Semantic dimensions have prompts of their own, nearly: variances of independent means add up.
+    independent = np.sqrt(sum(width(name) ** 2 for name in COMPOSITES["semantic"])) / 9
+    assert width("semantic") == pytest.approx(independent, rel=0.1)
+    assert width("total") < width("quality")
+
+
+def test_dimensions_of_the_same_prompts_are_resampled_together() -> None:
+    prompts = [{"text": f"prompt {number}", "dimensions": sorted(VBENCH)} for number in range(30)]
+
+    def opposed(arm: str, dimension: str, prompt: str, seed: int) -> float:
+        """What quality gains by one dimension it loses by another."""
+        value, known = int(prompt.split()[1]) / 30, VBENCH[dimension]
+        if dimension in {"aesthetic_quality", "temporal_flickering"}:
+            part = value if dimension == "aesthetic_quality" else 1 - value
+            return part * (known.maximum - known.minimum) + known.minimum
+        return 0.0
+
+    table = of(vbench_table(campaign(opposed, prompts, list(VBENCH), arms=("full",))), "full")
+    assert float(table["aesthetic_quality"]["high"]) - float(table["aesthetic_quality"]["low"]) > 0.1
+    assert table["quality"]["low"] == table["quality"]["high"] == table["quality"]["normalised"]
+
+
+def test_a_total_with_missing_dimensions_is_no_number_and_the_row_names_them() -> None:
+    scored = [name for name in VBENCH if name not in {"color", "scene"}]
+    prompts = suite_prompts()
+    table = of(vbench_table(campaign(noise, prompts, scored, arms=("full",))), "full")
+    assert table["quality"]["normalised"]
+    assert table["quality"]["note"] == "not of the whole suite"
+    for composite in ("semantic", "total"):
+        assert table[composite]["note"] == "not computed without color, scene"
+        assert not any(table[composite][column] for column in ("score", "normalised", "low", "high", "difference"))
+
+
+def test_a_total_of_less_than_the_suite_says_so_and_others_are_not_suspected() -> None:
+    table = of(vbench_table(campaign(noise, suite_prompts(), list(VBENCH), seeds=tuple(range(5)))), "fast")
+    assert table["temporal_flickering"]["note"] == "75 of the suite's 75 prompts, 5 of 25 videos a prompt"
+    notes = {name: table[name]["note"] for name in COMPOSITES}
+    assert notes == {"quality": "not of the whole suite", "semantic": "", "total": "not of the whole suite"}
+    assert {table[name]["difference"] for name in COMPOSITES} == {"0.000000"}
+
+
+def test_a_proxy_s_scores_are_no_row_and_stand_for_no_dimension() -> None:
+    stand_in = "proxy-temporal_flickering"
+    prompts = [{"text": prompt["text"], "dimensions": []} for prompt in static(3)]
+    made = campaign(lambda *_: 0.5, prompts, [stand_in, "ssim"])
+    assert rows(vbench_table(made)) == []
+    assert official_results(made) == {}
+
+
+def test_a_dimension_without_all_of_its_scores_has_none_and_says_how_many_lack() -> None:
+    def lossy(arm: str, dimension: str, prompt: str, seed: int) -> float | None:
+        return None if (arm, prompt, seed) == ("fast", "prompt 1", 0) else 0.9
+
+    made = campaign(lossy, static(3), ["temporal_flickering"])
+    row = of(vbench_table(made), "fast")["temporal_flickering"]
+    assert (row["videos"], row["score"], row["normalised"], row["difference"]) == ("5", "", "", "")
+    assert row["note"] == "no score: 1 of 6 videos have none"
+    assert json.loads(official_results(made)["fast"]) == {}
+    assert list(json.loads(official_results(made)["full"])) == ["temporal_flickering"]
+
+
+def test_videos_that_upstream_can_not_tell_of_are_left_out_as_upstream_does() -> None:
+    prompts = [{"text": f"prompt {number}", "dimensions": ["color"]} for number in range(4)]
+    made = campaign(
+        lambda arm, dimension, prompt, seed: None if prompt == "prompt 0" else 0.25 + seed / 2, prompts, ["color"]
+    )
+    row = of(vbench_table(made), "full")["color"]
+    assert (row["videos"], row["score"]) == ("6", "0.500000")
+    nowhere = of(vbench_table(campaign(lambda *_: None, prompts, ["color"])), "full")["color"]
+    assert (nowhere["score"], nowhere["note"]) == ("", "no score: 8 of 8 videos have none")
+
+
+def test_the_part_of_the_suite_that_was_scored_is_told() -> None:
+    made = campaign(noise, static(8), ["temporal_flickering"])
+    note = "8 of the suite's 75 prompts, 2 of 25 videos a prompt"
+    assert of(vbench_table(made), "full")["temporal_flickering"]["note"] == note
+    made.plan["prompts"] = [prompt | {"dimensions": []} for prompt in made.plan["prompts"]]
+    assert of(vbench_table(made), "full")["temporal_flickering"]["note"] == "the prompts are not those of the suite"
+
+
+def test_a_dimension_s_interval_is_that_of_the_table_of_scores_on_another_scale() -> None:
+    made = campaign(noise, static(12), ["temporal_flickering"])
+    (raw, _), dimension = rows(make_tables(made)["scores"]), VBENCH["temporal_flickering"]
+    row = of(vbench_table(made), "full")["temporal_flickering"]
+    assert row["score"] == raw["mean"]
+    for bound in ("low", "high"):
+        assert float(row[bound]) == pytest.approx(dimension.normalised(float(raw[bound])), abs=1e-5)
+
+
+def test_differences_are_of_pairs_so_a_constant_one_is_exact_although_scores_vary() -> None:
+    def shifted(arm: str, dimension: str, prompt: str, seed: int) -> float:
+        known = VBENCH[dimension]
+        return noise(arm, dimension, prompt, seed) + (known.maximum - known.minimum) / 10 * (arm == "fast")
+
+    made = campaign(shifted, static(12), ["temporal_flickering"])
+    full, fast = (of(vbench_table(made), arm)["temporal_flickering"] for arm in ("full", "fast"))
+    assert full["difference"] == full["difference_low"] == ""
+    assert fast["difference"] == fast["difference_low"] == fast["difference_high"] == "0.100000"
+    assert float(fast["low"]) < float(fast["normalised"]) < float(fast["high"])
+
+
+def test_a_single_prompt_has_a_score_and_no_interval() -> None:
+    row = of(vbench_table(campaign(noise, static(1), ["temporal_flickering"])), "fast")["temporal_flickering"]
+    assert row["normalised"]
+    assert (row["low"], row["high"], row["difference_low"]) == ("", "", "")
+
+
+def test_the_official_file_has_upstream_s_shape_values_and_names() -> None:
+    dimensions = ["imaging_quality", "dynamic_degree"]
+    prompts = [
+        {"text": "A/a fantasy landscape", "dimensions": dimensions},
+        {"text": "a boat", "dimensions": dimensions},
+    ]
+
+    def score(arm: str, dimension: str, prompt: str, seed: int) -> float:
+        return 50.0 + seed if dimension == "imaging_quality" else float(seed == 7)
+
+    official = json.loads(official_results(campaign(score, prompts, dimensions, arms=("full",), seeds=(7, 3)))["full"])
+    names = ["A∕a fantasy landscape-0.mp4", "A∕a fantasy landscape-1.mp4", "a boat-0.mp4", "a boat-1.mp4"]
+    assert list(official) == ["dynamic_degree", "imaging_quality"]
+    for number, (aggregate, results) in {
+        "imaging_quality": (0.55, [57.0, 53.0] * 2),
+        "dynamic_degree": (0.5, [True, False] * 2),
+    }.items():
+        assert official[number][0] == pytest.approx(aggregate)
+        assert official[number][1] == [
+            {"video_path": name, "video_results": result} for name, result in zip(names, results, strict=True)
+        ]
+    assert official["dynamic_degree"][1][0]["video_results"] is True
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+@pytest.fixture
+def concluded(small: dict[str, Any], plan_of: Callable[[dict[str, Any]], Plan]) -> Plan:
+    """A campaign in temporal flickering whose manifests, tables and evidence are there."""
+    small["scoring"]["dimensions"] = ["temporal_flickering"]
+    plan = plan_of(small)
+    for arm, shard in itertools.product(plan.arms, plan.shards):
+        records: dict[str, list[Record]] = {"latents": [], "videos": [], "scores": []}
+        for sample in plan.samples(arm, shard):
+            about = {"arm": arm, "prompt": sample.prompt.text, "seed": sample.seed, "sample": sample.sample_id}
+            done = {"full": 8, "cached": 5}[arm]
+            work = {"forwards": 4, "blocks_computed": done, "blocks_possible": 8}
+            encoder = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
+            video = {"key": plan.video_key(sample), "sha256": "0" * 64, "bytes": 9, "shape": [5, 32, 32, 3]}
+            value = {"full": 0.9, "cached": 0.91}[arm] + sample.seed / 100 + len(sample.prompt.text) / 1000
+            score = {"dimension": "temporal_flickering", "video": plan.video_key(sample), "value": value}
+            records["latents"].append({"kind": "latents", "work": work, **about})
+            records["videos"].append({"kind": "videos", "encoder": encoder, **video, **about})
+            records["scores"].append({"kind": "scores", **score, **about})
+        write_records(Path(plan.paths.latents(arm, shard)), records["latents"])
+        write_records(Path(plan.paths.videos(arm, shard)), records["videos"])
+        write_records(Path(plan.paths.scores(arm, "temporal_flickering", shard)), records["scores"])
+    for model in plan.used_models:
+        write_records(Path(plan.paths.model(model)), [])
+    found = manifests_of(plan)
+    results = read_results(plan.document(), [*found["latents"], *found["videos"], *found["scores"]])
+    tables = {**make_tables(results), "vbench": vbench_table(results)}
+    for name, text in tables.items():
+        write_text(Path(plan.paths.table(name)), text)
+    official = official_results(results)
+    for arm, text in official.items():
+        write_text(Path(plan.paths.vbench_results(arm)), text)
+    archive(
+        plan,
+        tables=[Path(plan.paths.table(name)) for name in tables],
+        figures=[],
+        vbench=[Path(plan.paths.vbench_results(arm)) for arm in official],
+    )
+    return plan
+
+
+def test_evidence_holds_what_would_be_submitted_and_it_follows_from_the_records(concluded: Plan) -> None:
+    evidence = Path(concluded.paths.evidence)
+    assert list(verify(evidence)) == []
+    file = evidence / "vbench/cached_eval_results.json"
+    score, videos = json.loads(file.read_text())["temporal_flickering"]
+    scores = [
+        record["value"] for record in read_records(evidence / "records/scores.jsonl") if record["arm"] == "cached"
+    ]
+    assert len(videos) == 6
+    assert sorted(video["video_results"] for video in videos) == sorted(scores)
+    assert score == pytest.approx(np.mean(scores))
+
+
+@pytest.mark.parametrize("name", ["vbench/cached_eval_results.json", "tables/vbench.csv"])
+def test_a_flattering_score_is_found_out_even_with_its_digest_replaced(concluded: Plan, name: str) -> None:
+    evidence = Path(concluded.paths.evidence)
+    file, manifest = evidence / name, evidence / MANIFEST
+    old = sha256_file(file)
+    file.write_text(file.read_text().replace("0.9", "0.99", 1))
+    manifest.write_text(manifest.read_text().replace(old, sha256_file(file)))
+    assert f"underived: {name} is not what the records give" in list(verify(evidence))
+
+
+def test_a_result_file_that_is_not_there_is_missed(concluded: Plan) -> None:
+    evidence = Path(concluded.paths.evidence)
+    (evidence / "vbench/full_eval_results.json").unlink()
+    lines = (evidence / MANIFEST).read_text().splitlines(keepends=True)
+    (evidence / MANIFEST).write_text("".join(line for line in lines if "full_eval_results" not in line))
+    assert "incomplete: vbench/full_eval_results.json is not there" in list(verify(evidence))
