@@ -61,7 +61,7 @@ def needs(plan: Plan, rule: str, arm: str) -> dict[str, int]:
     largest = max(len(shard) for shard in plan.shards.values())
     return {
         **({"mem_mb": math.ceil(max(host) * 1.25 / 100) * 100} if host else {}),
-        **({"gpu_mem_mb": math.ceil(max(device) * 1.1)} if device else {}),
+        **({"gpu_mem_mb": math.ceil(round(max(device) * 1.1, 3))} if device else {}),
         **({"runtime": math.ceil(2 * (once + largest * each) / 60) + 5} if phases else {}),
     }
 
