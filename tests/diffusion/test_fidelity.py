@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.errors import BadEnvironment, BadResult
 from fleetcraft.media import fidelity
 from fleetcraft.media.encoder import encode
-from fleetcraft.media.fidelity import PAIRS, measure
+from fleetcraft.media.fidelity import PAIRS, measure, mse
 from fleetcraft.media.presets import encoder_settings
+from fleetcraft.scoring.fidelity import HIGHEST_PSNR, score
+from fleetcraft.scoring.interface import Pair
 
 WIDTH, HEIGHT, COUNT, FPS = 96, 64, 7, 8
+SETTINGS = {"ffmpeg_sha256": encoder_settings("lossless", os.uname().machine).ffmpeg_sha256}
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,38 @@ def test_a_video_that_can_not_be_read_is_named(tmp_path: Path, frames: NDArray[n
     broken.write_bytes(video.read_bytes()[:300])
     with pytest.raises(BadResult, match=r"b\.mp4: ffmpeg could not measure"):
         measure(iter(frames), WIDTH, HEIGHT, video, broken)
+
+
+def test_an_arm_is_measured_against_its_baseline_as_encodings_are_against_each_other(
+    tmp_path: Path, frames: NDArray[np.uint8]
+) -> None:
+    declared = encoded(tmp_path / "a.mp4", frames, "h264-crf18")
+    compared = encoded(tmp_path / "b.mp4", frames, "imageio-quality", quality=2)
+    *_, expected = measure(iter(frames), WIDTH, HEIGHT, declared, compared)
+    pairs = [Pair("", compared, declared), Pair("", declared, declared)]
+    psnr, identical = score("psnr", pairs, SETTINGS)
+    assert mse(psnr) == expected["mse"] == pytest.approx(squared(played(compared), played(declared)), rel=1e-4)
+    assert identical == HIGHEST_PSNR, "the same pixels have a number too"
+    vmaf, highest = score("vmaf", pairs, SETTINGS)
+    assert vmaf == expected["vmaf"] < 90 < highest <= 100
+    assert score("vmaf", pairs[::-1], SETTINGS) == [highest, vmaf]
+
+
+def test_a_dimension_that_this_ffmpeg_can_not_measure_is_refused(
+    tmp_path: Path, frames: NDArray[np.uint8], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    video = encoded(tmp_path / "a.mp4", frames, "h264-crf18")
+    monkeypatch.setattr(fidelity, "_filters", lambda: {"psnr", "ssim"})
+    with pytest.raises(BadEnvironment, match=r"ffmpeg.*can't measure vmaf.*libvmaf.*Leave vmaf out"):
+        score("vmaf", [Pair("", video, video)], SETTINGS)
+
+
+@pytest.mark.parametrize("kept", [300, 0.7])
+def test_a_damaged_video_gets_no_score(tmp_path: Path, frames: NDArray[np.uint8], kept: float) -> None:
+    video = encoded(tmp_path / "a.mp4", frames, "h264-crf18")
+    broken, data = tmp_path / "b.mp4", video.read_bytes()
+    broken.write_bytes(data[: int(kept if kept > 1 else kept * len(data))])
+    for pair in (Pair("", broken, video), Pair("", video, broken)):
+        for dimension in ("psnr", "vmaf"):
+            with pytest.raises(BadResult, match=r"b\.mp4.*could not compare|could not compare.*b\.mp4"):
+                score(dimension, [pair], SETTINGS)

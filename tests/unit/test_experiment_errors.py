@@ -15,6 +15,7 @@ from fleetcraft.cli.main import main
 from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.dimensions import DIMENSIONS
 
 Write = Callable[[dict[str, Any]], Path]
 
@@ -223,4 +224,4 @@ def test_the_schema_describes_every_key(root: Path) -> None:
     schema = json.loads((root / "config/schema.json").read_text())
     assert schema["properties"]["video"]["$ref"] == "#/$defs/Video"
     assert schema["$defs"]["Arm"]["additionalProperties"] is False
-    assert schema["$defs"]["Scoring"]["properties"]["dimensions"]["items"]["enum"] == ["ssim", "temporal_flickering"]
+    assert schema["$defs"]["Scoring"]["properties"]["dimensions"]["items"]["enum"] == sorted(DIMENSIONS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from fleetcraft.evidence.verify import _check_samples
 from fleetcraft.experiment.conditions import condition_of
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
+from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
+from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.describe import describe
 
 PlanOf = Callable[[dict[str, Any]], Plan]
@@ -150,7 +153,7 @@ def test_a_dimension_that_compares_skips_the_baseline(small: dict[str, Any], pla
 
 def test_a_suite_s_dimension_is_scored_on_its_own_prompts_only(small: dict[str, Any], plan_of: PlanOf) -> None:
     small["prompts"] = {"suite": "vbench"}
-    small["scoring"] = {"dimensions": ["temporal_flickering", "ssim"]}
+    small["scoring"] = {"dimensions": ["temporal_flickering", "ssim", "psnr", "mean_frame_difference"]}
     plan = plan_of(small)
     scored = {
         dimension: {
@@ -162,7 +165,29 @@ def test_a_suite_s_dimension_is_scored_on_its_own_prompts_only(small: dict[str, 
     }
     assert len(plan.prompts) == 944
     assert len(scored["temporal_flickering"]) == 75
-    assert len(scored["ssim"]) == 944
+    assert len(scored["ssim"]) == len(scored["psnr"]) == len(scored["mean_frame_difference"]) == 944
+
+
+def test_scores_in_stores_keep_their_keys(small: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(small)
+    pinned = Toolchain("diffusion").pinned(["imageio-ffmpeg"])
+    assert plan.scorer_settings("ssim") == {"dimension": "ssim", "packages": pinned}
+
+
+def test_what_our_own_code_scores_is_keyed_by_its_version_and_the_ffmpeg_that_plays(
+    small: dict[str, Any], plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["mean_frame_difference", "psnr", "vmaf"]
+    small["scoring"] = {"dimensions": names}
+    before = keys(plan_of(small))
+    assert all(plan_of(small).scorer_settings(name)["ffmpeg_sha256"] for name in names)
+    for name in names:
+        known = DIMENSIONS[name]
+        assert known.version is not None
+        monkeypatch.setitem(DIMENSIONS, name, replace(known, version=known.version + 1))
+    after = keys(plan_of(small))
+    assert after["videos"] == before["videos"]
+    assert not after["scores"] & before["scores"]
 
 
 def test_the_plan_of_thirty_thousand_samples_is_made_without_enumerating_them(

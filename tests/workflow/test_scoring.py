@@ -49,14 +49,24 @@ with tempfile.TemporaryDirectory() as scratch:
     print(json.dumps(json.loads(Path(scratch, "all_eval_results.json").read_text())))
 """
 
+OUR_OWN = """
+import json, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from fleetcraft.scoring.frame_difference import mean_frame_difference
+videos = [Path(path) for path in sys.argv[2:]]
+print(json.dumps({matrix: [mean_frame_difference(video, matrix) for video in videos] for matrix in ("bt601", "bt709")}))
+"""
+
+
 SUITE = """
 import json, pathlib, vbench
 print(json.dumps(json.loads(pathlib.Path(vbench.__file__).with_name("VBench_full_info.json").read_text())))
 """
 
 
-def answer(code: str, videos: list[Path]) -> Any:
-    command = [PYTHON, "-P", "-c", code, ROOT / "scripts", *videos]
+def answer(code: str, videos: list[Path], python: Path = PYTHON) -> Any:
+    command = [python, "-P", "-c", code, ROOT / "scripts", *videos]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -73,6 +83,17 @@ def test_our_driver_gives_upstream_s_values_in_the_order_of_the_videos(videos: l
     assert len(set(values)) > 1
     assert answer(OURS, videos[::-1]) == values[::-1]
     assert answer(OURS, videos[3:4]) == values[3:4]
+
+
+def test_upstream_s_temporal_flickering_is_our_frame_difference_of_colours_taken_for_bt_601(videos: list[Path]) -> None:
+    upstream = answer(UPSTREAM, videos)
+    ours = answer(OUR_OWN, videos, ROOT / ".envs/diffusion/bin/python")
+    # Upstream adds in single precision.
+    assert [1 - difference / 255 for difference in ours["bt601"]] == pytest.approx(upstream, abs=1e-6)
+    # The videos are of BT.709 and say so; OpenCV doesn't look.
+    by_tags = [1 - difference / 255 for difference in ours["bt709"]]
+    assert by_tags == pytest.approx(upstream, abs=0.01)
+    assert all(abs(one - other) > 1e-5 for one, other in zip(by_tags, upstream, strict=True))
 
 
 def test_a_video_that_upstream_would_leave_out_is_named(videos: list[Path], tmp_path: Path) -> None:

@@ -207,8 +207,7 @@ class Plan:
 
     def is_scored(self, prompt: Prompt, dimension: str) -> bool:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
-        # A comparison with the baseline is no dimension of a suite: it suits every prompt.
-        return not prompt.dimensions or DIMENSIONS[dimension].pairwise or dimension in prompt.dimensions
+        return not prompt.dimensions or DIMENSIONS[dimension].any_prompt or dimension in prompt.dimensions
 
     def _refuse_impossible_shapes(self) -> None:
         """What the configs of a checkpoint make impossible although its family could express it."""
@@ -280,7 +279,8 @@ class Plan:
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
         """What a scorer adds to a video's key."""
         known = DIMENSIONS[dimension]
-        return {"dimension": dimension, "packages": Toolchain(known.toolchain).pinned(known.packages)}
+        ours = {} if known.version is None else {"version": known.version, "ffmpeg_sha256": self.encoder.ffmpeg_sha256}
+        return {"dimension": dimension, "packages": Toolchain(known.toolchain).pinned(known.packages), **ours}
 
     def video_key(self, sample: Sample) -> str:
         return key_of({"sample": sample.sample_id, "settings": self._video_settings_key[sample.arm]})

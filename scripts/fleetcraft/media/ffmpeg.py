@@ -10,6 +10,10 @@ import imageio_ffmpeg
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadEnvironment
 
+EXACT_SCALING = "flags=bicubic+bitexact"
+"""Converts colours as common readers do, alike on all processors. `accurate_rnd` would take another, worse way to
+planar colours."""
+
 
 @cache
 def ffmpeg_binary() -> tuple[str, str]:

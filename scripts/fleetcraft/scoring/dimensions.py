@@ -20,6 +20,9 @@ class Dimension:
     toolchain : the environment that it runs in.
     packages : those of the tool chain whose versions can change the score.
     pairwise : it compares the video with the baseline arm's video of the same prompt and seed.
+    any_prompt : it suits every prompt, also those that a suite has for other dimensions.
+    version : of our own code that computes it from what ffmpeg plays, raised when its values change. It is part of the
+        score's key then, with the digest of that ffmpeg.
     """
 
     name: str
@@ -28,6 +31,8 @@ class Dimension:
     toolchain: str
     packages: tuple[str, ...]
     pairwise: bool = False
+    any_prompt: bool = False
+    version: int | None = None
 
 
 DIMENSIONS = {
@@ -47,6 +52,36 @@ DIMENSIONS = {
             toolchain="diffusion",
             packages=("imageio-ffmpeg",),
             pairwise=True,
+            any_prompt=True,
+        ),
+        Dimension(
+            "psnr",
+            label="PSNR to the baseline's video (dB, 100 is identical)",
+            scorer="fidelity",
+            toolchain="diffusion",
+            packages=("imageio-ffmpeg",),
+            pairwise=True,
+            any_prompt=True,
+            version=1,
+        ),
+        Dimension(
+            "vmaf",
+            label="VMAF to the baseline's video (0–100, higher is closer)",
+            scorer="fidelity",
+            toolchain="diffusion",
+            packages=("imageio-ffmpeg",),
+            pairwise=True,
+            any_prompt=True,
+            version=1,
+        ),
+        Dimension(
+            "mean_frame_difference",
+            label="Mean difference of consecutive frames (0–255, lower is steadier)",
+            scorer="frame_difference",
+            toolchain="diffusion",
+            packages=("imageio-ffmpeg", "numpy"),
+            any_prompt=True,
+            version=1,
         ),
     )
 }

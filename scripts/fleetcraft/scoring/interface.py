@@ -16,6 +16,12 @@ class Pair:
     video: Path
     baseline: Path | None
 
+    @property
+    def paired(self) -> Path:
+        """The baseline's video, for a dimension that compares with it."""
+        assert self.baseline is not None
+        return self.baseline
+
 
 class Scorer(Protocol):
     """The module of a scorer."""

@@ -1,4 +1,8 @@
-"""Structural similarity of a video to the baseline's video, by ffmpeg's `ssim` filter."""
+"""Structural similarity of a video to the baseline's video, by ffmpeg's `ssim` filter on the planes as they are stored.
+
+`media/fidelity.py` measures SSIM of decoded colours, which is another number. This one weighs brightness twice as
+much as both colour planes together (of yuv420p), and is meant for videos of one encoder.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _ALL = re.compile(r"\bSSIM .*\bAll:(\d+\.\d+)")
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
     """SSIM over all planes and frames, for each pair."""
     check_ffmpeg(settings["ffmpeg_sha256"])
-    return [_ssim(pair.video, pair.baseline) for pair in pairs if pair.baseline is not None]
+    return [_ssim(pair.video, pair.paired) for pair in pairs]
 
 
 def _ssim(video: Path, baseline: Path) -> float:

@@ -100,7 +100,7 @@ def miniature(plan: Plan, arm: str, batch: int, samples: int, directory: str) ->
     dimensions = [
         name
         for name in plan.dimensions
-        if not DIMENSIONS[name].pairwise and any(not one.dimensions or name in one.dimensions for one in prompts)
+        if not DIMENSIONS[name].pairwise and any(plan.is_scored(one, name) for one in prompts)
     ]
     settings = experiment.generated[arm].model_copy(update={"batch": batch})
     changes: dict[str, Any] = {
