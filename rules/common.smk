@@ -148,6 +148,16 @@ def score_conda(wildcards):
     return f"../envs/{DIMENSIONS[wildcards.dimension].toolchain}.yaml"
 
 
+def score_gpus(wildcards):
+    """A dimension without weights runs no model."""
+    return GPUS if DIMENSIONS[wildcards.dimension].weights else 0
+
+
+def score_mem_mb(wildcards):
+    """Room for the largest models that score, of which a checkpoint and the model are held together."""
+    return 12000 if DIMENSIONS[wildcards.dimension].weights else 3000
+
+
 def needs(rule, resource, default):
     """What the batch table has measured that a rule's jobs need, arm by arm; `default` where it has nothing."""
 

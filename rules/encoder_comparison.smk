@@ -120,8 +120,9 @@ rule compared_score:
         score_conda
     threads: 1
     resources:
+        gpus=score_gpus,
         node_access="shared",
-        mem_mb=3000,
+        mem_mb=score_mem_mb,
         runtime=120,
     params:
         digest=compared_score_digest,

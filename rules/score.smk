@@ -15,8 +15,9 @@ rule score:
         score_conda
     threads: 1
     resources:
+        gpus=score_gpus,
         node_access="shared",
-        mem_mb=3000,
+        mem_mb=score_mem_mb,
         runtime=120,
     params:
         digest=score_digest,

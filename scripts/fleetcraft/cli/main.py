@@ -18,6 +18,7 @@ from fleetcraft.cli import (
     plan,
     project,
     schema,
+    scoring,
     spool,
     stage,
     summary,
@@ -25,7 +26,7 @@ from fleetcraft.cli import (
 )
 from fleetcraft.ground.errors import FleetcraftError
 
-COMMANDS = (plan, project, freeze, mirror, summary, audit, verify, stage, environments, schema, spool, fleet)
+COMMANDS = (plan, project, freeze, mirror, scoring, summary, audit, verify, stage, environments, schema, spool, fleet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -51,7 +51,7 @@ def place_of(files: Sequence[Path | str], key: str) -> str | None:
     return place([(Path(file), compose(Path(file), _EXPERIMENT)) for file in files], tuple(key.split(".")))
 
 
-_PATH_KEYS = {("paths", "scratch"), ("paths", "work"), ("prompts", "file"), ("batch_table",)}
+_PATH_KEYS = {("paths", "scratch"), ("paths", "work"), ("prompts", "file"), ("batch_table",), ("scoring", "weights")}
 _SOURCE_KEYS = {"path", "sha256sums", "videos", "index"}
 
 

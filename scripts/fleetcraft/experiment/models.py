@@ -154,6 +154,9 @@ class Scoring(Model):
     dimensions: list[str] = Field(
         min_length=1, description="Names of dimensions", json_schema_extra={"items": {"enum": [*sorted(DIMENSIONS)]}}
     )
+    weights: str | None = Field(
+        None, description="Directory of the weights that dimensions need, laid out as VBench's own cache"
+    )
 
     @field_validator("dimensions")
     @classmethod

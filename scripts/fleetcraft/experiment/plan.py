@@ -5,7 +5,8 @@ what it reads:
 
     sample_id = {condition: {model, arm, sampling, batch, stack}, prompt, seed, place in its batch}
     video     = {sample_id, decode settings, encoder settings with the binary's digest}
-    score     = {video, the baseline's video where the dimension compares with it, dimension, versions of the scorer}
+    score     = {video, the baseline's video where the dimension compares with it, dimension, versions of the scorer,
+                 digests of its weights and the device that runs them}
 
 A video that exists already has its file's digest in the place of what would have made it: its condition is
 {file's SHA-256, geometry}, and no setting of ours is added to it.
@@ -31,13 +32,14 @@ from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
 from fleetcraft.ground.digests import key_of
-from fleetcraft.ground.errors import BadInput
+from fleetcraft.ground.errors import BadInput, FleetcraftError, MissingWeights
 from fleetcraft.ground.paths import Paths
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.media.presets import EncoderSettings, encoder_settings
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.geometry import Geometry
 from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.weights import find as find_weights
 
 STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "safetensors", "accelerate")
 """The packages whose versions can change a sample's pixels."""
@@ -120,6 +122,8 @@ class Plan:
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
         self._refuse_idle_dimensions()
+        self._refuse_unsuited_dimensions()
+        self.weights: dict[str, dict[str, str]] = {} if without_weights else self._find_weights()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
         self.samples: Callable[[str, str], tuple[Sample, ...]] = lru_cache(maxsize=256)(self._make_samples)
@@ -207,7 +211,7 @@ class Plan:
 
     def is_scored(self, prompt: Prompt, dimension: str) -> bool:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
-        return not prompt.dimensions or DIMENSIONS[dimension].any_prompt or dimension in prompt.dimensions
+        return not prompt.dimensions or DIMENSIONS[dimension].any_prompt or DIMENSIONS[dimension].suited in prompt.dimensions
 
     def _refuse_impossible_shapes(self) -> None:
         """What the configs of a checkpoint make impossible although its family could express it."""
@@ -238,6 +242,51 @@ class Plan:
                     if pairwise
                     else "Choose prompts or dimensions that match",
                 )
+
+    def _refuse_unsuited_dimensions(self) -> None:
+        """What a dimension's own code couldn't score, or would score as nonsense."""
+        video = self.experiment.video
+        for dimension in map(DIMENSIONS.__getitem__, self.dimensions):
+            if dimension.suite_only and self.experiment.prompts.suite is None:
+                raise BadInput(
+                    "this dimension asks for what VBench's suite says of its prompts, and these are your own",
+                    key="scoring.dimensions",
+                    value=dimension.name,
+                    remedy="Take the prompts of `suite: vbench`, or leave this dimension out",
+                )
+            least = {
+                "frames": dimension.fewest_frames(video.fps),
+                "width": dimension.side,
+                "height": dimension.side,
+            }
+            for key, value in least.items():
+                if getattr(video, key) < value:
+                    raise BadInput(
+                        f"{dimension.name} needs {value} at least, or its scores mean nothing",
+                        key=f"video.{key}",
+                        value=getattr(video, key),
+                        remedy="Make larger or longer videos, or leave this dimension out",
+                    )
+            unprovided = dimension.unprovided()
+            if unprovided is not None:
+                raise unprovided.about("scoring.dimensions")
+
+    def _find_weights(self) -> dict[str, dict[str, str]]:
+        """Dimension → SHA-256 of each file of weights that it needs; only for those that need some."""
+        wanted = [name for name in self.dimensions if DIMENSIONS[name].weights]
+        directory = self.experiment.scoring.weights
+        if not wanted:
+            return {}
+        if directory is None:
+            raise MissingWeights(
+                f"{', '.join(wanted)} can't be scored without weights, and the experiment names none",
+                key="scoring.weights",
+                remedy="Name the directory that has them; `fleetcraft scoring doctor` shows which they are",
+            )
+        try:
+            return find_weights(Path(directory), wanted)
+        except FleetcraftError as finding:
+            raise finding.about("scoring.weights") from None
 
     # ------------------------------------------------------------------ keys
 
@@ -279,8 +328,15 @@ class Plan:
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
         """What a scorer adds to a video's key."""
         known = DIMENSIONS[dimension]
+        packages = Toolchain(known.toolchain).pinned((*known.packages, *known.provided))
         ours = {} if known.version is None else {"version": known.version, "ffmpeg_sha256": self.encoder.ffmpeg_sha256}
-        return {"dimension": dimension, "packages": Toolchain(known.toolchain).pinned(known.packages), **ours}
+        weighed = {"weights": self.weights.get(dimension), "place": self._scored_on} if known.weights else {}
+        return {"dimension": dimension, "packages": packages, **ours, **weighed}
+
+    @property
+    def _scored_on(self) -> dict[str, str]:
+        """Where models of scorers run: they give other last digits elsewhere."""
+        return {name: self.stack[name] for name in ("device", "hardware") if name in self.stack}
 
     def video_key(self, sample: Sample) -> str:
         return key_of({"sample": sample.sample_id, "settings": self._video_settings_key[sample.arm]})

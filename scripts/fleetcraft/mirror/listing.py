@@ -41,7 +41,7 @@ def list_files(directory: Path) -> Listing:
         file = directory / relative
         try:
             with readable(file):
-                size = _checked_size(file)
+                size = checked_size(file)
         except FleetcraftError as finding:
             listing.findings.append(finding)
             listing.wrong.add(relative)
@@ -74,7 +74,7 @@ def _walk(directory: Path, listing: Listing) -> Iterator[str]:
         yield from (str((here / name).relative_to(directory)) for name in names)
 
 
-def _checked_size(file: Path) -> int:
+def checked_size(file: Path) -> int:
     """The file's size, links followed."""
     if file.is_symlink() and not file.exists():
         raise MissingWeights(

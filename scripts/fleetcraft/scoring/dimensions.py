@@ -1,14 +1,20 @@
 """The registry of dimensions that can be scored: what a score is called, what computes it, and where.
 
 A name that `vbench_dimensions` has is VBench's score and enters its totals. What stands in for one, with other weights
-than upstream's for example, is another dimension: `proxy-` and the name.
+than upstream's, is another dimension: `proxy-` and the name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fleetcraft.ground.errors import BadEnvironment
+from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.scoring.vbench_dimensions import VBENCH
+
+PROXY = "proxy-"
+"""How the names of dimensions begin that run upstream's code with other weights than upstream's."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +25,16 @@ class Dimension:
     scorer : module under `fleetcraft.scoring` with a `score` function.
     toolchain : the environment that it runs in.
     packages : those of the tool chain whose versions can change the score.
+    provided : packages of the same kind that no index has: a site builds them and adds their pins.
     pairwise : it compares the video with the baseline arm's video of the same prompt and seed.
     any_prompt : it suits every prompt, also those that a suite has for other dimensions.
     version : of our own code that computes it from what ffmpeg plays, raised when its values change. It is part of the
         score's key then, with the digest of that ffmpeg.
+    weights : the name under which resources/vbench_weights.yaml has the files that it needs; None where it needs none.
+    suite_only : it asks for what the suite says of its prompts, so other prompts can't be scored in it.
+    frames : how many frames a video must have, of those that are looked at.
+    side : how many pixels the sides of a video must have.
+    paced : it looks at about 8 frames a second, whatever the video's rate.
     """
 
     name: str
@@ -30,21 +42,112 @@ class Dimension:
     scorer: str
     toolchain: str
     packages: tuple[str, ...]
+    provided: tuple[str, ...] = ()
     pairwise: bool = False
     any_prompt: bool = False
     version: int | None = None
+    weights: str | None = None
+    suite_only: bool = False
+    frames: int = 1
+    side: int = 2
+    paced: bool = False
+
+    @property
+    def proxy(self) -> bool:
+        return self.name.startswith(PROXY)
+
+    @property
+    def suited(self) -> str:
+        """The name under which a suite has its prompts."""
+        return self.name.removeprefix(PROXY)
+
+    def fewest_frames(self, fps: int) -> int:
+        """How many frames a video of this rate must have."""
+        # As upstream strides: one frame of so many, the first among them.
+        return (self.frames - 1) * (max(1, round(fps / 8)) if self.paced else 1) + 1
+
+    def unprovided(self) -> BadEnvironment | None:
+        """What to do where the site doesn't provide what no index has; None where it does."""
+        toolchain = Toolchain(self.toolchain)
+        lacking = [name for name in self.provided if name not in toolchain.pins]
+        if not lacking:
+            return None
+        return BadEnvironment(
+            f"{self.name} needs {', '.join(lacking)}, which no package index has and this definition doesn't pin",
+            file=toolchain.definition,
+            remedy="Build its wheel against the pinned torch, pin it there, and run `make envs` with PIP_FIND_LINKS"
+            " naming the wheel's directory; or leave this dimension out",
+        )
+
+
+_TORCH = ("vbench", "numpy", "torch", "torchvision", "pillow", "decord")
+_CLIP = (*_TORCH, "openai-clip")
+_VICLIP = (*_CLIP, "einops", "timm", "ftfy", "regex")
+_GRIT = (*_TORCH, "opencv-python", "transformers", "timm", "einops")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """How upstream's code scores a dimension of its own; the fields are those of `Dimension`."""
+
+    packages: tuple[str, ...]
+    provided: tuple[str, ...] = ()
+    weights: bool = True
+    suite_only: bool = False
+    frames: int = 1
+    side: int = 2
+    paced: bool = False
+
+
+_OPTICAL = ("vbench", "numpy", "torch", "opencv-python")
+
+_SCORED = {
+    "subject_consistency": _Scored(_TORCH, frames=2),
+    "background_consistency": _Scored(_CLIP, frames=2),
+    "temporal_flickering": _Scored(("vbench", "numpy", "opencv-python"), weights=False, frames=2),
+    # Every second frame is interpolated from its neighbours. Of the pyramids of this one and the next, the coarsest has
+    # one pixel of 64, and they divide by how many there are besides.
+    "motion_smoothness": _Scored((*_OPTICAL, "omegaconf"), frames=3, side=128),
+    # Of fewer than three frames, upstream asks for none that moves, and says of every video that it does.
+    "dynamic_degree": _Scored((*_OPTICAL, "scipy"), frames=3, side=128, paced=True),
+    "aesthetic_quality": _Scored(_CLIP),
+    "imaging_quality": _Scored((*_TORCH, "pyiqa")),
+    "object_class": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
+    "multiple_objects": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
+    "human_action": _Scored((*_TORCH, "opencv-python", "timm", "einops")),
+    "color": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
+    "spatial_relationship": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
+    "scene": _Scored((*_TORCH, "transformers", "timm", "fairscale"), suite_only=True),
+    "appearance_style": _Scored(_CLIP, suite_only=True),
+    "temporal_style": _Scored(_VICLIP),
+    "overall_consistency": _Scored(_VICLIP),
+}
+
+
+def _vbench() -> Iterator[Dimension]:
+    """Upstream's sixteen, and each of those that need weights once more for other weights than upstream's."""
+    for name, known in VBENCH.items():
+        how = _SCORED[name]
+        for prefix in ("", PROXY) if how.weights else ("",):
+            yield Dimension(
+                prefix + name,
+                label=f"proxy, other weights than upstream's: {known.label}" if prefix else known.label,
+                scorer="vbench",
+                toolchain="vbench",
+                packages=how.packages,
+                provided=how.provided,
+                weights=name if how.weights else None,
+                suite_only=how.suite_only,
+                frames=how.frames,
+                side=how.side,
+                paced=how.paced,
+            )
 
 
 DIMENSIONS = {
     dimension.name: dimension
     for dimension in (
-        Dimension(
-            "temporal_flickering",
-            label=VBENCH["temporal_flickering"].label,
-            scorer="vbench",
-            toolchain="vbench",
-            packages=("vbench", "numpy", "opencv-python"),
-        ),
+        *_vbench(),
         Dimension(
             "ssim",
             label="SSIM to the baseline's video (0–1, 1 is identical)",

@@ -1,8 +1,8 @@
-"""VBench's own code on a set of videos.
+"""VBench's own code on a set of videos, for each of its dimensions.
 
-Runs in VBench's tool chain and process. The videos are shown to VBench as a directory of links whose names are their
-numbers; its results are matched by name, because it returns them in the order of the directory and leaves out videos
-that it can't read.
+Runs in VBench's tool chain and process (`upstream` says what is mended there). VBench is told of each video and its
+prompt, where it would otherwise read a directory and go by names and by the order of entries; its results are matched
+by path, because it leaves out videos that it can't read.
 """
 
 from __future__ import annotations
@@ -13,34 +13,88 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vbench import VBench
-
-from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.errors import BadInput, BadResult
+from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.upstream import Weights, upstream
 
 
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
-    """VBench's result for each video in one dimension."""
-    with tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch:
-        videos, results = Path(scratch) / "videos", Path(scratch) / "results"
-        videos.mkdir()
-        names = [f"{number:06}.mp4" for number in range(len(pairs))]
-        for name, pair in zip(names, pairs, strict=True):
-            (videos / name).symlink_to(pair.video.absolute())
-        VBench("cpu", "", str(results)).evaluate(
-            videos_path=str(videos),
-            name="shard",
-            prompt_list={name: pair.prompt for name, pair in zip(names, pairs, strict=True)},
-            dimension_list=[dimension],
-            mode="custom_input",
-        )
-        _, rows = json.loads((results / "shard_eval_results.json").read_text())[dimension]
-    values = {Path(row["video_path"]).name: float(row["video_results"]) for row in rows}
-    for name, pair in zip(names, pairs, strict=True):
-        if name not in values:
+    """VBench's result for each video in one dimension, as it gives it: some in percent, yes and no as 1 and 0.
+
+    settings : `device`, cpu where there is none; and `weights`, the directory and the files that the dimension needs.
+    """
+    name = dimension.removeprefix(PROXY)
+    weights = Weights(**settings["weights"]) if settings.get("weights") else None
+    with (
+        tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch,
+        upstream(Path(scratch), weights),
+    ):
+        entries = _entries(name, pairs, Path(scratch))
+        rows = _evaluate(name, entries, Path(scratch) / "results", settings.get("device", "cpu"))
+    values = {row["video_path"]: float(row["video_results"]) for row in rows}
+    for entry, pair in zip(entries, pairs, strict=True):
+        if entry["video_list"][0] not in values:
             raise BadResult(
                 f"VBench gave no result in {dimension} for this video: it left it out as unreadable",
                 file=pair.video,
                 remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
             )
-    return [values[name] for name in names]
+    return [values[entry["video_list"][0]] for entry in entries]
+
+
+def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[str, Any]]:
+    """What VBench's `full_info.json` says of each video: its prompt, and what the suite knows of that."""
+    (scratch / "videos").mkdir()
+    known, entries = _auxiliary(dimension), []
+    for number, pair in enumerate(pairs):
+        # human_action takes what it should see from the name: what follows "person is ", up to the first hyphen.
+        said = pair.prompt.replace("/", " ")[:100] if dimension == "human_action" else "video"
+        video = scratch / "videos" / f"{said}-{number:06}.mp4"
+        video.symlink_to(pair.video.absolute())
+        entry: dict[str, Any] = {"prompt_en": pair.prompt, "dimension": [dimension], "video_list": [str(video)]}
+        if known:
+            if pair.prompt not in known:
+                raise BadInput(
+                    f"VBench's suite has no such prompt for {dimension}, so what the video should show isn't known",
+                    value=pair.prompt,
+                    remedy="Score prompts of the suite in it, or leave this dimension out",
+                )
+            entry["auxiliary_info"] = {dimension: known[pair.prompt]}
+        entries.append(entry)
+    return entries
+
+
+def _auxiliary(dimension: str) -> dict[str, Any]:
+    """Prompt → what the video should show, for dimensions in which the suite says it."""
+    import vbench
+
+    suite = json.loads(Path(vbench.__file__).with_name("VBench_full_info.json").read_text(encoding="utf-8"))
+    return {
+        entry["prompt_en"]: entry["auxiliary_info"][dimension]
+        for entry in suite
+        if dimension in entry["dimension"] and dimension in entry.get("auxiliary_info", {})
+    }
+
+
+def _evaluate(dimension: str, entries: list[dict[str, Any]], results: Path, device: str) -> list[dict[str, Any]]:
+    """VBench's rows, one a video that it could read."""
+    import torch
+    from vbench import VBench
+
+    class Told(VBench):  # type: ignore[misc]
+        """VBench with the list of videos that it would otherwise make of a directory."""
+
+        def build_full_info_json(self, *_: object, **__: object) -> str:
+            file = results / "told_full_info.json"
+            file.write_text(json.dumps(entries), encoding="utf-8")
+            return str(file)
+
+    # A device and not its name, as upstream's own scripts have it: by the name, motion_smoothness would scale videos
+    # by how much memory the GPU has. No gradients: two dimensions would keep them for all frames.
+    with torch.no_grad():
+        Told(torch.device(device), "", str(results)).evaluate(
+            videos_path="", name="told", dimension_list=[dimension], local=True
+        )
+    _, rows = json.loads((results / "told_eval_results.json").read_text(encoding="utf-8"))[dimension]
+    return list(rows)

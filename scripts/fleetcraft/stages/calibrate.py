@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.experiment.batches import subject
-from fleetcraft.experiment.models import Experiment, Roots, Scoring
+from fleetcraft.experiment.models import Experiment, Roots
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.cgroup import KillCounter, memory_mb
 from fleetcraft.ground.errors import DeviceMemory, HostMemory
@@ -109,7 +109,7 @@ def miniature(plan: Plan, arm: str, batch: int, samples: int, directory: str) ->
         "baseline": arm,
         "prompts": experiment.prompts.model_copy(update={"limit": len(prompts)}),
         "seeds": list(range(math.ceil(samples / len(prompts)))),
-        "scoring": Scoring.model_construct(dimensions=dimensions),
+        "scoring": experiment.scoring.model_copy(update={"dimensions": dimensions}),
         "timing": None,
         "shard_size": max(samples, experiment.shard_size),
     }

@@ -161,7 +161,7 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
     return Job(
         "score",
         known.toolchain,
-        known.packages,
+        (*known.packages, *known.provided),
         plan.paths.store,
         plan.paths.scores(arm, dimension, shard),
         samples=tuple(
@@ -173,7 +173,12 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
             }
             for sample in plan.scored_samples(arm, dimension, shard)
         ),
-        settings={"dimension": dimension, "scorer": known.scorer, "ffmpeg_sha256": plan.encoder.ffmpeg_sha256},
+        settings={
+            "dimension": dimension,
+            "scorer": known.scorer,
+            "ffmpeg_sha256": plan.encoder.ffmpeg_sha256,
+            **(_place(plan) | {"weights": _weights(plan, dimension)} if known.weights else {}),
+        },
     )
 
 
@@ -268,6 +273,11 @@ def model_directory(plan: Plan, model: str) -> str:
     """Where a model's files are: the user's directory, or the store for a tiny one."""
     source = plan.models[model]
     return source.path or f"{plan.paths.store}/models/{source.digest}"
+
+
+def _weights(plan: Plan, dimension: str) -> dict[str, Any]:
+    """The files that a dimension needs, and where they are."""
+    return {"directory": plan.experiment.scoring.weights, "files": plan.weights[dimension]}
 
 
 def _decode_settings(plan: Plan) -> dict[str, Any]:

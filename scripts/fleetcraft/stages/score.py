@@ -31,6 +31,11 @@ def run(job: Job) -> None:
             )
             for sample in samples
         ]
+        device = job.settings.get("device")
+        if device is not None:
+            from fleetcraft.pipelines import numerics
+
+            numerics.pin(device, job.settings["hardware"])
         with ledger.phase("score"):
             values = scorer.score(dimension, pairs, job.settings)
         for sample, value in zip(samples, values, strict=True):

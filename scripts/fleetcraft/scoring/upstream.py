@@ -1,0 +1,190 @@
+"""Where VBench's code finds its weights, and what it may not do: fetch anything.
+
+Upstream looks for weights in a cache of its user and fetches what isn't there. Here it sees a cache of links, made for
+the job, to the files that the dimension declares and to nothing else, and whatever would fetch is refused, with what it
+wanted. What it expects elsewhere is put there: DINO's weights in torch's cache of hubs, BERT in the working directory
+(where its name finds it before any cache does), the vocabulary of ViCLIP from the package openai-clip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fleetcraft.ground.errors import BadEnvironment, MissingWeights
+from fleetcraft.mirror.digests import verify_digests
+from fleetcraft.mirror.memory import Memory, cache_home
+
+_FETCHERS = ("wget", "curl", "git", "aria2c", "unzip")
+"""Programs that upstream, or a library below it, would fetch weights with."""
+
+_NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request")
+_STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """directory : where the weights are. files : the SHA-256 of each that the dimension needs, by path below it."""
+
+    directory: str
+    files: dict[str, str]
+
+
+@contextmanager
+def upstream(scratch: Path, weights: Weights | None) -> Iterator[None]:
+    """Inside, VBench can be imported and used: offline, with `weights` and no others.
+
+    Raises
+    ------
+    MissingWeights, CorruptWeights : a file isn't as listed, or VBench wanted to fetch one.
+    """
+    cache_directory = Path(_cache().name)
+    if weights is not None:
+        _verify(weights)
+        for path in weights.files:
+            _link(Path(weights.directory, path).absolute(), cache_directory / path)
+    hub = scratch / "hub"
+    dino = cache_directory / "dino_model/dino_vitbase16_pretrain.pth"
+    if dino.exists():
+        _link(dino, hub / "checkpoints" / dino.name)
+    with _offline() as refused, contextlib.chdir(cache_directory):
+        import torch
+
+        before = torch.hub.get_dir()
+        torch.hub.set_dir(str(hub))
+        try:
+            with _unpickling():
+                yield
+        finally:
+            torch.hub.set_dir(before)
+            if refused:
+                # Again, because upstream passes over some errors and goes on with less.
+                raise refused[0]
+
+
+@cache
+def _cache() -> tempfile.TemporaryDirectory[str]:
+    """The process's cache for VBench, which asks for its place once, as it is imported."""
+    if "vbench.utils" in sys.modules:
+        raise BadEnvironment(
+            "vbench was imported before its cache was there", remedy="Import it inside `upstream` alone"
+        )
+    kept = tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-cache-")
+    directory = Path(kept.name)
+    os.environ["VBENCH_CACHE_DIR"] = kept.name
+    clip = find_spec("clip")
+    if clip is not None and clip.origin is not None:
+        vocabulary = "bpe_simple_vocab_16e6.txt.gz"
+        _link(Path(clip.origin).with_name(vocabulary), directory / "ViCLIP" / vocabulary)
+    return kept
+
+
+def _link(file: Path, name: Path) -> None:
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.unlink(missing_ok=True)
+    name.symlink_to(file)
+
+
+def _verify(weights: Weights) -> None:
+    """Every file is as listed; what was verified before isn't read again."""
+    found = verify_digests(Path(weights.directory), weights.files, Memory(cache_home()), readers=1)
+    if found.findings:
+        raise found.findings[0]
+
+
+# ---------------------------------------------------------------------- offline
+
+_refusing: list[MissingWeights] | None = None
+
+
+@contextmanager
+def _offline() -> Iterator[list[MissingWeights]]:
+    """Inside, nothing is fetched by this process or by programs that it starts; has what was refused."""
+    global _refusing  # an audit hook is the interpreter's, and stays
+    _install()
+    _refusing = []
+    try:
+        yield _refusing
+    finally:
+        _refusing = None
+
+
+@cache
+def _install() -> None:
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _refusing is None:
+        return
+    wanted = None
+    if event in _NETWORK:
+        wanted = _address(event, arguments)
+    elif event in _STARTS:
+        wanted = _fetching(_words(arguments))
+    if wanted is not None:
+        error = MissingWeights(
+            f"VBench wanted to fetch {wanted}, and scoring is offline",
+            remedy="`fleetcraft scoring doctor DIR` shows which weights are missing; mirror them",
+        )
+        _refusing.append(error)
+        raise error
+
+
+def _address(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """What a call to the network is about; None for sockets of this machine's file system."""
+    if event == "urllib.Request":
+        return str(arguments[0])
+    address = arguments[-1] if event in {"socket.connect", "socket.sendto"} else arguments
+    return ":".join(str(part) for part in address[:2]) if isinstance(address, tuple) else None
+
+
+def _words(arguments: Sequence[Any]) -> list[str]:
+    """The words of the command that is started."""
+    words: list[str] = []
+    for argument in arguments[:2]:
+        parts = argument if isinstance(argument, list | tuple) else [argument]
+        words += [os.fsdecode(part) for part in parts if isinstance(part, str | bytes | os.PathLike)]
+    return [word for text in words for word in text.split()]
+
+
+def _fetching(words: list[str]) -> str | None:
+    """What a command would fetch; None where it fetches nothing."""
+    if not any(Path(word).name in _FETCHERS for word in words):
+        return None
+    return next((word for word in words if "://" in word), " ".join(words))
+
+
+# ---------------------------------------------------------------------- unpickling
+
+
+@contextmanager
+def _unpickling() -> Iterator[None]:
+    """Inside, `torch.load` reads old checkpoints that hold more than tensors: their bytes are those that are listed."""
+    import torch
+
+    plain = torch.load
+
+    def load(file: Any, *arguments: Any, **options: Any) -> Any:
+        if "weights_only" in options:
+            return plain(file, *arguments, **options)
+        try:
+            return plain(file, *arguments, **options, weights_only=True)
+        except pickle.UnpicklingError:
+            return plain(file, *arguments, **options, weights_only=False)
+
+    torch.load = load
+    try:
+        yield
+    finally:
+        torch.load = plain
