@@ -211,7 +211,11 @@ class Plan:
 
     def is_scored(self, prompt: Prompt, dimension: str) -> bool:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
-        return not prompt.dimensions or DIMENSIONS[dimension].any_prompt or DIMENSIONS[dimension].suited in prompt.dimensions
+        return (
+            not prompt.dimensions
+            or DIMENSIONS[dimension].any_prompt
+            or DIMENSIONS[dimension].suited in prompt.dimensions
+        )
 
     def _refuse_impossible_shapes(self) -> None:
         """What the configs of a checkpoint make impossible although its family could express it."""

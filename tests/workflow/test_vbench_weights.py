@@ -1,0 +1,237 @@
+"""VBench's dimensions of quality run through upstream's code, offline, on weights in the layout of its cache.
+
+The weights are generated, random numbers: that everything runs is what these tests show, and no score means anything.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import ROOT
+from vbench_weights import QUALITY
+
+from fleetcraft.ground.records import read_records
+from fleetcraft.ground.toolchain import clean_environment
+from fleetcraft.scoring.weights import find
+from fleetcraft.stages.job import Job
+from fleetcraft.stages.launch import command_of
+from fleetcraft.store.store import Store
+
+PYTHON = ROOT / ".envs/vbench/bin/python"
+
+PROXIES = [f"proxy-{name}" for name in QUALITY]
+
+CHEAP = [f"proxy-{name}" for name in ("background_consistency", "motion_smoothness", "subject_consistency")]
+
+FFMPEG = "import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())"
+
+OURS = """
+import json, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.pipelines import numerics
+from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.vbench import score
+numerics.pin("cpu")
+answers = []
+for asked in json.loads(sys.argv[2]):
+    pairs = [Pair("a red bicycle", Path(video), None) for video in asked["videos"]]
+    settings = {"device": "cpu", "weights": {"directory": sys.argv[3], "files": asked["files"]}}
+    try:
+        answers.append(score(asked["dimension"], pairs, settings))
+    except FleetcraftError as error:
+        answers.append(str(error))
+print(json.dumps(answers))
+"""
+
+# Upstream by itself, where it can be: with weights that it finds by itself, and a directory of nothing but videos.
+UPSTREAM = """
+import json, os, sys
+os.environ["VBENCH_CACHE_DIR"] = sys.argv[3]
+sys.path.append(sys.argv[1])
+from fleetcraft.pipelines import numerics
+numerics.pin("cpu")
+from vbench import VBench
+dimensions = json.loads(sys.argv[2])
+VBench("cpu", "", sys.argv[4]).evaluate(
+    sys.argv[5], "all", dimension_list=dimensions, local=True, mode="custom_input"
+)
+print(json.dumps(json.load(open(sys.argv[4] + "/all_eval_results.json"))))
+"""
+
+REFUSED = """
+import json, os, socket, subprocess, sys, tempfile, urllib.request
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.upstream import upstream
+def connect():
+    with socket.socket() as one:
+        one.connect(("127.0.0.1", 9))
+attempts = {
+    "127.0.0.1:9": connect,
+    "weights.invalid:443": lambda: socket.getaddrinfo("weights.invalid", 443),
+    "http://weights.invalid/a.pth": lambda: urllib.request.urlopen("http://weights.invalid/a.pth"),
+    "https://weights.invalid/b.pth": lambda: subprocess.run(["wget", "https://weights.invalid/b.pth"]),
+    "https://weights.invalid/c": lambda: os.system("git clone https://weights.invalid/c"),
+}
+said = {}
+for name, attempt in attempts.items():
+    # Even where upstream passes over the error, as it does in places.
+    try:
+        with tempfile.TemporaryDirectory() as scratch, upstream(Path(scratch), None):
+            try:
+                attempt()
+            except Exception:
+                pass
+    except FleetcraftError as error:
+        said[name] = str(error)
+subprocess.run(["true"], check=True)
+print(json.dumps(said))
+"""
+
+
+def answer(code: str, *arguments: object) -> Any:
+    command = [PYTHON, "-P", "-W", "ignore", "-c", code, str(ROOT / "scripts"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("weights")
+    script = ROOT / "tests/support/vbench_weights.py"
+    subprocess.run([PYTHON, "-W", "ignore", script, directory, *QUALITY], check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two videos of 4 frames, 128 pixels square."""
+    directory = tmp_path_factory.mktemp("videos")
+    python = ROOT / ".envs/diffusion/bin/python"
+    ffmpeg = subprocess.run([python, "-c", FFMPEG], check=True, capture_output=True, text=True).stdout.strip()
+    made = []
+    for number in range(2):
+        made.append(directory / f"a red bicycle-{number}.mp4")
+        source = f"testsrc2=size=128x128:rate=8,hue=h={90 * number},noise=alls={30 * number}:allf=t"
+        command = [ffmpeg, "-v", "error", "-f", "lavfi", "-i", source, "-frames:v", "4", "-pix_fmt", "yuv420p"]
+        subprocess.run([*command, made[-1]], check=True)
+    return made
+
+
+def asked(weights: Path, dimension: str, videos: Sequence[Path]) -> dict[str, Any]:
+    files = find(weights, [dimension])[dimension]
+    return {"dimension": dimension, "videos": [str(video) for video in videos], "files": files}
+
+
+@pytest.fixture(scope="module")
+def together(weights: Path, videos: list[Path]) -> dict[str, list[float]]:
+    """Dimension → the values of all videos, from one job."""
+    answers = answer(OURS, json.dumps([asked(weights, name, videos) for name in PROXIES]), weights)
+    return dict(zip(PROXIES, answers, strict=True))
+
+
+def test_every_dimension_of_quality_runs_through_upstream_s_code(together: dict[str, list[float]]) -> None:
+    for name, values in together.items():
+        assert len(values) == 2, f"{name}: {values}"
+        assert all(isinstance(value, float) for value in values)
+    apart = {name for name, values in together.items() if values[0] != values[1]}
+    assert apart >= set(PROXIES) - {"proxy-dynamic_degree"}
+    assert set(together["proxy-dynamic_degree"]) <= {0.0, 1.0}
+    assert all(40 < value < 60 for value in together["proxy-imaging_quality"])
+
+
+def test_a_video_has_the_same_score_to_the_last_bit_whoever_is_scored_with_it(
+    weights: Path, videos: list[Path], together: dict[str, list[float]]
+) -> None:
+    for names, some in ((CHEAP, videos[1:]), (CHEAP[:2], videos[::-1])):
+        values = answer(OURS, json.dumps([asked(weights, name, some) for name in names]), weights)
+        assert values == [[together[name][videos.index(video)] for video in some] for name in names]
+
+
+def test_the_values_are_those_that_upstream_gives_by_itself(
+    weights: Path, videos: list[Path], together: dict[str, list[float]], tmp_path: Path
+) -> None:
+    shown = tmp_path / "videos"
+    shutil.copytree(videos[0].parent, shown)
+    names = ["background_consistency", "aesthetic_quality"]
+    theirs = answer(UPSTREAM, json.dumps(names), weights, tmp_path, shown)
+    for name in names:
+        rows = {Path(row["video_path"]).name: row["video_results"] for row in theirs[name][1]}
+        assert [rows[video.name] for video in videos] == together[f"proxy-{name}"]
+
+
+def test_what_upstream_would_fetch_is_refused_and_named(weights: Path, videos: list[Path]) -> None:
+    wanted = {
+        "proxy-subject_consistency": "https://github.com/facebookresearch/dino",
+        "proxy-motion_smoothness": "https://huggingface.co/lalala125/AMT/resolve/main/amt-s.pth",
+    }
+    requests = [{"dimension": name, "videos": [str(videos[0])], "files": {}} for name in wanted]
+    for said, address in zip(answer(OURS, json.dumps(requests), weights), wanted.values(), strict=True):
+        assert f"wanted to fetch {address}, and scoring is offline" in said
+    assert not list(weights.rglob("*wget*"))
+
+
+def test_no_way_to_the_network_is_open_even_where_the_error_is_passed_over() -> None:
+    said = answer(REFUSED)
+    assert len(said) == 5
+    assert all(f"wanted to fetch {address}" in text for address, text in said.items())
+
+
+def test_the_weights_directory_is_only_read(weights: Path, together: dict[str, list[float]]) -> None:
+    assert together
+    listed = {line.split("  ./")[1].strip() for line in (weights / "SHA256SUMS").open()}
+    present = {str(file.relative_to(weights)) for file in weights.rglob("*") if file.is_file()}
+    assert present - {"SHA256SUMS"} == listed
+
+
+def test_a_job_scores_what_the_store_lacks_and_refuses_weights_that_aren_t_as_listed(
+    weights: Path, videos: list[Path], tmp_path: Path, together: dict[str, list[float]]
+) -> None:
+    store = Store(tmp_path / "store")
+    samples = []
+    for number, video in enumerate(videos):
+        store.commit("videos", f"video{number}", {}, lambda file, video=video: shutil.copy(video, file))
+        labels = {"arm": "full", "sample": f"s{number}", "prompt": "a red bicycle", "seed": number}
+        samples.append(labels | {"video": f"video{number}", "baseline_video": None, "score": f"score{number}"})
+
+    def run(files: dict[str, str], samples: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+        job = Job(
+            "score",
+            "vbench",
+            ("vbench", "torch"),
+            str(store.root),
+            str(tmp_path / "scores.jsonl"),
+            samples=tuple(samples),
+            settings={
+                "dimension": "proxy-background_consistency",
+                "scorer": "vbench",
+                "device": "cpu",
+                "hardware": None,
+                "weights": {"directory": str(weights), "files": files},
+            },
+        )
+        command = command_of(job, tmp_path / "job.json", {})
+        return subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
+
+    files = find(weights, ["proxy-background_consistency"])["proxy-background_consistency"]
+    first = run(files, samples)
+    assert first.returncode == 0, first.stderr
+    assert "2 samples, 0 in the store, 2 to make" in first.stdout
+    assert "2 samples, 2 in the store, 0 to make" in run(files, samples).stdout
+    records = list(read_records(tmp_path / "scores.jsonl"))
+    assert [record["value"] for record in records] == together["proxy-background_consistency"]
+    assert {record["dimension"] for record in records} == {"proxy-background_consistency"}
+    wrong = run(dict.fromkeys(files, "0" * 64), [{**samples[0], "score": "another"}])
+    assert wrong.returncode == 1
+    assert "corrupt weights" in wrong.stderr
+    assert "the SHA-256 of this file is not the listed one" in wrong.stderr
