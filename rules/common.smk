@@ -16,7 +16,6 @@ from fleetcraft.experiment import batches
 from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
 from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
 from fleetcraft.ground.errors import FleetcraftError
-from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
 try:
@@ -38,7 +37,7 @@ envvars:
 wildcard_constraints:
     arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
-    dimension="|".join(DIMENSIONS),
+    dimension="|".join(map(re.escape, PLAN.known)),
     side="|".join(SIDES),
     shard=r"all|s[0-9]+(-[0-9]+)?(-p[01]+)?",
 
@@ -59,7 +58,7 @@ def video_manifests_of_arm(wildcards):
 def scored_videos(wildcards):
     """The manifests that a score job reads: its shard's, and the baseline's where the dimension compares with it."""
     arms = [wildcards.arm]
-    if DIMENSIONS[wildcards.dimension].pairwise:
+    if PLAN.known[wildcards.dimension].pairwise:
         arms.append(PLAN.baseline)
     return [PATHS.videos(arm, wildcards.shard) for arm in arms]
 
@@ -145,17 +144,20 @@ def model_digest(wildcards):
 
 def score_conda(wildcards):
     """The definition of the tool chain that computes a dimension."""
-    return f"../envs/{DIMENSIONS[wildcards.dimension].toolchain}.yaml"
+    return f"../envs/{PLAN.known[wildcards.dimension].toolchain}.yaml"
 
 
 def score_gpus(wildcards):
     """A dimension without weights runs no model."""
-    return GPUS if DIMENSIONS[wildcards.dimension].weights else 0
+    return GPUS if PLAN.known[wildcards.dimension].has_model else 0
 
 
 def score_mem_mb(wildcards):
-    """Room for the largest models that score, of which a checkpoint and the model are held together."""
-    return 12000 if DIMENSIONS[wildcards.dimension].weights else 3000
+    """Room for the models that score, of which a checkpoint and the model are held together."""
+    known = PLAN.known[wildcards.dimension]
+    if known.verifier_mb is not None:
+        return 3000 + 2 * known.verifier_mb
+    return 12000 if known.has_model else 3000
 
 
 def needs(rule, resource, default):
@@ -221,7 +223,7 @@ def compared_scored_videos(wildcards):
     """The manifests that a score job of one side reads."""
     plan = comparison().plans[wildcards.side]
     arms = [wildcards.arm]
-    if DIMENSIONS[wildcards.dimension].pairwise:
+    if PLAN.known[wildcards.dimension].pairwise:
         arms.append(plan.baseline)
     return [plan.paths.videos(arm, wildcards.shard) for arm in arms]
 

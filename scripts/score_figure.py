@@ -8,4 +8,5 @@ from fleetcraft.stages.launch import analysis
 
 with analysis(snakemake) as plan:
     results = read_results(plan.document(), snakemake.input.scores)
-    score_figure(results, snakemake.wildcards.dimension, Path(snakemake.output[0]))
+    dimension = snakemake.wildcards.dimension
+    score_figure(results, dimension, plan.known[dimension].label, Path(snakemake.output[0]))

@@ -53,6 +53,22 @@ def write_checkpoint(directory: Path) -> Path:
     return directory
 
 
+def write_xclip_files(directory: Path, weights: int = 10) -> Path:
+    """A verifier as far as a plan looks at it, and its list of digests: X-CLIP that reads four frames."""
+    files = {
+        "config.json": json.dumps({"architectures": ["XCLIPModel"], "vision_config": {"num_frames": 4}}).encode(),
+        "preprocessor_config.json": b"{}",
+        "tokenizer_config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "model.safetensors": safetensors(w=weights),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    list_digests(directory)
+    return directory
+
+
 def list_digests(directory: Path, sums: Path | None = None) -> None:
     """The list that sha256sum would write."""
     lines = [

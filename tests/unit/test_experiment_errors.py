@@ -224,4 +224,4 @@ def test_the_schema_describes_every_key(root: Path) -> None:
     schema = json.loads((root / "config/schema.json").read_text())
     assert schema["properties"]["video"]["$ref"] == "#/$defs/Video"
     assert schema["$defs"]["Arm"]["additionalProperties"] is False
-    assert schema["$defs"]["Scoring"]["properties"]["dimensions"]["items"]["enum"] == sorted(DIMENSIONS)
+    assert schema["$defs"]["Scoring"]["properties"]["dimensions"]["items"]["anyOf"][0]["enum"] == sorted(DIMENSIONS)

@@ -18,14 +18,13 @@ from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt
 from fleetcraft.ground.files import new_file
 from fleetcraft.ground.records import Record
-from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.timing.passes import PHASES
 
 _MOST_LINES = 200
 """Pairs that are joined by lines; with more of them the lines would hide the dots."""
 
 
-def score_figure(results: Results, dimension: str, path: Path) -> None:
+def score_figure(results: Results, dimension: str, label: str, path: Path) -> None:
     """Every video's score as a dot, arms side by side, pairs joined, and each arm's mean with its interval."""
     arms = [arm for arm in results.arms if results.values(arm, dimension)]
     scores = {arm: results.values(arm, dimension) for arm in arms}
@@ -43,7 +42,7 @@ def score_figure(results: Results, dimension: str, path: Path) -> None:
             axes.vlines(position + 0.21, mean.low, mean.high, color="black", linewidth=1, zorder=3)
     axes.set_xticks(range(len(arms)), arms)
     axes.set_xlim(-0.4, max(1, len(arms) - 1) + 0.5 if len(arms) > 1 else 0.6)
-    axes.set_ylabel(DIMENSIONS[dimension].label)
+    axes.set_ylabel(label)
     axes.set_title(f"{dimension}: {len(scores[arms[0]])} videos an arm")
     axes.spines[["top", "right"]].set_visible(False)
     _save(figure, path)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from fleetcraft.experiment.models import Encoder, EncoderComparison, Experiment, Scoring
+from fleetcraft.experiment.models import Encoder, EncoderComparison, Experiment
 from fleetcraft.experiment.plan import Plan, Sample
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.paths import Paths
-from fleetcraft.scoring.dimensions import DIMENSIONS
 
 SIDES = ("declared", "compared")
 
@@ -64,9 +63,9 @@ class Comparison:
         dimensions = [
             name
             for name in plan.dimensions
-            if (paired if DIMENSIONS[name].pairwise else any(plan.is_scored(prompt, name) for prompt in prompts))
+            if (paired if plan.known[name].pairwise else any(plan.is_scored(prompt, name) for prompt in prompts))
         ]
-        together = paired and any(DIMENSIONS[name].pairwise for name in dimensions)
+        together = paired and any(plan.known[name].pairwise for name in dimensions)
         arms = {name: experiment.arms[name] for name in ([experiment.baseline, arm] if together else [arm])}
         return experiment.model_copy(
             update={
@@ -77,7 +76,7 @@ class Comparison:
                 "encoder": encoder,
                 "encoder_comparison": None,
                 "timing": None,
-                "scoring": Scoring.model_construct(dimensions=dimensions),
+                "scoring": experiment.scoring.model_copy(update={"dimensions": dimensions}),
             }
         )
 

@@ -59,7 +59,8 @@ def _expanded(value: Any, location: tuple[str, ...]) -> Any:
     """`value` with environment variables expanded in the keys that hold paths, and nowhere else."""
     if isinstance(value, Mapping):
         return {key: _expanded(item, (*location, str(key))) for key, item in value.items()}
-    is_path = location in _PATH_KEYS or (location[2:3] == ("source",) and location[-1] in _SOURCE_KEYS)
+    is_source = location[2:3] == ("source",) or location[:2] == ("scoring", "verifiers")
+    is_path = location in _PATH_KEYS or (is_source and location[-1] in _SOURCE_KEYS)
     if not (isinstance(value, str) and is_path):
         return value
 

@@ -10,7 +10,7 @@ import platform
 from collections import Counter
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, attention_problem
 from fleetcraft.experiment.decoding import Decode
@@ -18,7 +18,9 @@ from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines import cache_support, schedulers
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.dimensions import DIMENSIONS, PROXY
+from fleetcraft.scoring.vbench_dimensions import VBENCH
+from fleetcraft.scoring.verifiers import VERIFIERS
 
 T = TypeVar("T")
 
@@ -148,22 +150,53 @@ class EncoderComparison(Encoder):
     limit: int | None = Field(None, ge=1, description="Only the first so many prompts")
 
 
+class Verifier(Model):
+    """A model that scores how well a video shows its prompt, loaded from a directory; a dimension of the user's own."""
+
+    type: str = Field(description="Which code loads and runs it", json_schema_extra={"enum": [*sorted(VERIFIERS)]})
+    path: str = Field(description="Directory of the model, as transformers saves it, with its tokenizer")
+    sha256sums: str | None = Field(
+        None, description="List of its files' SHA-256, as sha256sum prints it (default: SHA256SUMS in the directory)"
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field("float32", description="Of its weights and activations")
+
+    @field_validator("type")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in VERIFIERS:
+            raise ValueError(f"no type of verifier is named {name!r}. {nearest(name, VERIFIERS)}")
+        return name
+
+
 class Scoring(Model):
     """Which scores are computed for every video."""
 
+    verifiers: dict[Name, Verifier] = Field({}, description="Models that score, by names that `dimensions` can have")
     dimensions: list[str] = Field(
-        min_length=1, description="Names of dimensions", json_schema_extra={"items": {"enum": [*sorted(DIMENSIONS)]}}
+        min_length=1,
+        description="Names of dimensions, and of verifiers",
+        json_schema_extra={"items": {"anyOf": [{"enum": [*sorted(DIMENSIONS)]}, {"type": "string"}]}},
     )
     weights: str | None = Field(
         None, description="Directory of the weights that dimensions need, laid out as VBench's own cache"
     )
 
+    @field_validator("verifiers")
+    @classmethod
+    def _own_names(cls, verifiers: dict[str, Verifier]) -> dict[str, Verifier]:
+        for name in verifiers:
+            if name in DIMENSIONS or name in VBENCH or name.startswith(PROXY):
+                raise ValueError(f"{name!r} is the name of a dimension, whose scores a verifier's must not pass for")
+        return verifiers
+
     @field_validator("dimensions")
     @classmethod
-    def _known_once(cls, names: list[str]) -> list[str]:
+    def _known_once(cls, names: list[str], info: ValidationInfo) -> list[str]:
+        known = [*DIMENSIONS, *info.data.get("verifiers", {})]
         for name in names:
-            if name not in DIMENSIONS:
-                raise ValueError(f"{name!r} is no dimension that can be scored. {nearest(name, DIMENSIONS)}")
+            # Verifiers that aren't valid themselves are complained of first.
+            if name not in known and "verifiers" in info.data:
+                raise ValueError(f"{name!r} is no dimension that can be scored. {nearest(name, known)}")
         return _without_duplicates(names)
 
 

@@ -31,6 +31,7 @@ from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
+from fleetcraft.experiment.verifiers import resolve_verifier
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput, FleetcraftError, MissingWeights
 from fleetcraft.ground.paths import Paths
@@ -38,7 +39,7 @@ from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.media.presets import EncoderSettings, encoder_settings
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.geometry import Geometry
-from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.dimensions import DIMENSIONS, Dimension
 from fleetcraft.scoring.weights import find as find_weights
 
 STACK_PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "safetensors", "accelerate")
@@ -121,6 +122,15 @@ class Plan:
         self.shards: Shards[Prompt] = Shards(
             self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
         )
+        self.verifiers = {
+            name: resolve_verifier(name, verifier, without_weights=without_weights)
+            for name, verifier in experiment.scoring.verifiers.items()
+        }
+        self.known: dict[str, Dimension] = {
+            **DIMENSIONS,
+            **{name: verifier.dimension for name, verifier in self.verifiers.items()},
+        }
+        """Every dimension that this experiment can have, its verifiers among them."""
         self._refuse_idle_dimensions()
         self._refuse_unsuited_dimensions()
         self.weights: dict[str, dict[str, str]] = {} if without_weights else self._find_weights()
@@ -189,7 +199,7 @@ class Plan:
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
         """The shards in which `dimension` has something to score in `arm`."""
-        if DIMENSIONS[dimension].pairwise and arm == self.baseline:
+        if self.known[dimension].pairwise and arm == self.baseline:
             return []
         return [
             name
@@ -213,8 +223,8 @@ class Plan:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
         return (
             not prompt.dimensions
-            or DIMENSIONS[dimension].any_prompt
-            or DIMENSIONS[dimension].suited in prompt.dimensions
+            or self.known[dimension].any_prompt
+            or self.known[dimension].suited in prompt.dimensions
         )
 
     def _refuse_impossible_shapes(self) -> None:
@@ -233,9 +243,9 @@ class Plan:
     def _refuse_idle_dimensions(self) -> None:
         for dimension in self.dimensions:
             # By the prompts alone: every job makes a plan, and none of them needs all shards.
-            compared = not DIMENSIONS[dimension].pairwise or len(self.arms) > 1
+            compared = not self.known[dimension].pairwise or len(self.arms) > 1
             if not compared or not any(self.is_scored(prompt, dimension) for prompt in self.prompts):
-                pairwise = DIMENSIONS[dimension].pairwise
+                pairwise = self.known[dimension].pairwise
                 raise BadInput(
                     "it compares with the baseline, and there is no other arm"
                     if pairwise
@@ -250,7 +260,7 @@ class Plan:
     def _refuse_unsuited_dimensions(self) -> None:
         """What a dimension's own code couldn't score, or would score as nonsense."""
         video = self.experiment.video
-        for dimension in map(DIMENSIONS.__getitem__, self.dimensions):
+        for dimension in map(self.known.__getitem__, self.dimensions):
             if dimension.suite_only and self.experiment.prompts.suite is None:
                 raise BadInput(
                     "this dimension asks for what VBench's suite says of its prompts, and these are your own",
@@ -277,10 +287,11 @@ class Plan:
 
     def _find_weights(self) -> dict[str, dict[str, str]]:
         """Dimension → SHA-256 of each file of weights that it needs; only for those that need some."""
-        wanted = [name for name in self.dimensions if DIMENSIONS[name].weights]
+        wanted = [name for name in self.dimensions if self.known[name].weights]
         directory = self.experiment.scoring.weights
+        found = {name: verifier.files for name, verifier in self.verifiers.items()}
         if not wanted:
-            return {}
+            return found
         if directory is None:
             raise MissingWeights(
                 f"{', '.join(wanted)} can't be scored without weights, and the experiment names none",
@@ -288,7 +299,7 @@ class Plan:
                 remedy="Name the directory that has them; `fleetcraft scoring doctor` shows which they are",
             )
         try:
-            return find_weights(Path(directory), wanted)
+            return found | find_weights(Path(directory), wanted)
         except FleetcraftError as finding:
             raise finding.about("scoring.weights") from None
 
@@ -331,11 +342,12 @@ class Plan:
 
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
         """What a scorer adds to a video's key."""
-        known = DIMENSIONS[dimension]
+        known = self.known[dimension]
         packages = Toolchain(known.toolchain).pinned((*known.packages, *known.provided))
         ours = {} if known.version is None else {"version": known.version, "ffmpeg_sha256": self.encoder.ffmpeg_sha256}
-        weighed = {"weights": self.weights.get(dimension), "place": self._scored_on} if known.weights else {}
-        return {"dimension": dimension, "packages": packages, **ours, **weighed}
+        weighed = {"weights": self.weights.get(dimension), "place": self._scored_on} if known.has_model else {}
+        verifier = self.verifiers[dimension].key if dimension in self.verifiers else {}
+        return {"dimension": dimension, "packages": packages, **ours, **weighed, **verifier}
 
     @property
     def _scored_on(self) -> dict[str, str]:
@@ -349,7 +361,7 @@ class Plan:
         return key_of(
             {
                 "video": self.video_key(sample),
-                "baseline": self.video_key(self.twin(sample)) if DIMENSIONS[dimension].pairwise else None,
+                "baseline": self.video_key(self.twin(sample)) if self.known[dimension].pairwise else None,
                 "settings": self._scorer_settings_key[dimension],
             }
         )
@@ -369,7 +381,7 @@ class Plan:
         return key_of([self._members_key(arm, shard), self._video_settings_key[arm]])
 
     def score_digest(self, arm: str, dimension: str, shard: str) -> str:
-        pair = self.videos_digest(self.baseline, shard) if DIMENSIONS[dimension].pairwise else None
+        pair = self.videos_digest(self.baseline, shard) if self.known[dimension].pairwise else None
         return key_of([self.videos_digest(arm, shard), pair, self._scorer_settings_key[dimension]])
 
     def timing_digest(self) -> str:

@@ -54,16 +54,25 @@ def resolve(name: str, model: VideoModel) -> ModelSource:
         return _known(tiny(model.family), key_of(recipe), None, seed)
     directory, sums = Path(source.path), Path(source.sha256sums) if source.sha256sums else None
     inspection = check_checkpoint(name, model.family, directory)
-    try:
-        files = read_sums(directory, sums)
-        findings = compare(directory, sums, files, inspection.sizes)
-        if findings:
-            raise findings[0]
-    except FleetcraftError as finding:
-        raise finding.about(f"models.{name}.source.sha256sums") from None
+    files = listed_files(inspection, sums, f"models.{name}.source.sha256sums")
     transformer, vae = (_config(name, model.family, directory, part) for part in ("transformer", "vae"))
     digest = model_digest(files)
     return ModelSource(model.family, digest, str(directory), 0, files, transformer, vae, _stored(inspection))
+
+
+def listed_files(inspection: Inspection, sums: Path | None, key: str) -> dict[str, str]:
+    """SHA-256 of each file of a model, whose list and directory have the same files.
+
+    sums : the list; by default the one in the directory. key : of the list in the experiment.
+    """
+    try:
+        files = read_sums(inspection.directory, sums)
+        findings = compare(inspection.directory, sums, files, inspection.sizes)
+        if findings:
+            raise findings[0]
+    except FleetcraftError as finding:
+        raise finding.about(key) from None
+    return files
 
 
 def resolve_without_weights(name: str, model: VideoModel) -> ModelSource:

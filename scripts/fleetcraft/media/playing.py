@@ -53,6 +53,28 @@ def play(video: Path, matrix: str | None = None) -> Iterator[NDArray[np.uint8]]:
             )
 
 
+def sample(video: Path, count: int, of: int) -> NDArray[np.uint8]:
+    """`count` frames of a video that has `of`: those in the middles of equal parts; uint8 [count, height, width, 3].
+
+    Raises
+    ------
+    BadResult : the video can't be played to its end, or has another number of frames.
+    """
+    wanted = {(2 * part + 1) * of // (2 * count) for part in range(count)}
+    kept, seen = [], 0
+    for number, frame in enumerate(play(video)):
+        seen += 1
+        if number in wanted:
+            kept.append(frame)
+    if seen != of or len(kept) != count:
+        raise BadResult(
+            f"{count} frames of {of} were wanted, and this video has {seen}",
+            file=video,
+            remedy="Delete the video and run `fleetcraft audit --repair`: it is made or taken in anew",
+        )
+    return np.stack(kept)
+
+
 def _picture(stream: IO[bytes]) -> NDArray[np.uint8] | None:
     """One picture in the format PPM; None where there is no other, or only a part of one."""
     magic, size, most = (stream.readline() for _ in range(3))

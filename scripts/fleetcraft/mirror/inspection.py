@@ -16,6 +16,8 @@ from fleetcraft.mirror.listing import Listing, list_files
 from fleetcraft.mirror.reading import read_json
 
 INDEX = "model_index.json"
+_CONFIG = "config.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 
 _TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "vocab.json")
 _NAMED = 5
@@ -24,7 +26,7 @@ _NAMED = 5
 
 @dataclass
 class Part:
-    """A component of a pipeline, as model_index.json names it.
+    """A component of a pipeline, as model_index.json names it, or a model on its own, whose name is empty.
 
     tensors : of the weights that the pipeline loads, by name; empty for what has none.
     """
@@ -34,6 +36,10 @@ class Part:
     class_name: str
     files: dict[str, int]
     tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def path(self, file: str) -> str:
+        """Where a file of it is, relative to the checkpoint's directory."""
+        return f"{self.name}/{file}" if self.name else file
 
     @property
     def kind(self) -> Literal["tokenizer", "scheduler", "model", "other"]:
@@ -88,6 +94,35 @@ def inspect(directory: Path) -> Inspection:
     return inspection
 
 
+def inspect_model(directory: Path, class_name: str, processor: str) -> Inspection:
+    """Look at one model of transformers that is on its own in `directory`, with its tokenizer and a `processor` file.
+
+    Raises
+    ------
+    MissingWeights, CorruptWeights, BadInput : this is no such model at all. What is wrong in one, the inspection has.
+    """
+    _refuse_no_directory(directory, _CONFIG)
+    config = read_json(directory / _CONFIG)
+    architectures = config.get("architectures") or []
+    if class_name not in architectures:
+        raise BadInput(
+            f"this isn't a model of the class {class_name}",
+            file=directory / _CONFIG,
+            key="architectures",
+            value=architectures,
+            remedy="Name the directory of one, or choose the type that loads this one",
+        )
+    listing = list_files(directory)
+    inspection = Inspection(directory, class_name, listing.sizes, findings=listing.findings)
+    inspection.parts["model"] = model = Part("", "transformers", class_name, listing.sizes)
+    for settings in (processor, _TOKENIZER_CONFIG):
+        if settings not in listing.wrong:
+            inspection.findings.extend(_errors_of(directory / settings))
+    inspection.findings.extend(_look_at_tokenizer(directory, listing.sizes.keys() | listing.wrong))
+    inspection.findings.extend(_look_at_weights(directory, model, listing, inspection.notes))
+    return inspection
+
+
 def distinct(findings: Iterable[FleetcraftError]) -> list[FleetcraftError]:
     """`findings` without those that say once more that a file is missing."""
     missing: set[str] = set()
@@ -109,18 +144,23 @@ def named(names: Iterable[str]) -> str:
 
 
 def _model_index(directory: Path) -> dict[str, Any]:
+    _refuse_no_directory(directory, INDEX)
+    if (directory / INDEX).exists():
+        return read_json(directory / INDEX)
+    below = sorted([*directory.glob(f"*/{INDEX}"), *directory.glob(f"snapshots/*/{INDEX}")])
+    raise MissingWeights(
+        f"there is no {INDEX} here, so this is no checkpoint as diffusers saves one",
+        file=directory,
+        remedy=f"Perhaps {below[0].parent} was meant" if below else "Name the directory that has it",
+    )
+
+
+def _refuse_no_directory(directory: Path, wanted: str) -> None:
     if directory.is_dir():
-        if (directory / INDEX).exists():
-            return read_json(directory / INDEX)
-        below = sorted([*directory.glob(f"*/{INDEX}"), *directory.glob(f"snapshots/*/{INDEX}")])
-        raise MissingWeights(
-            f"there is no {INDEX} here, so this is no checkpoint as diffusers saves one",
-            file=directory,
-            remedy=f"Perhaps {below[0].parent} was meant" if below else "Name the directory that has it",
-        )
+        return
     if directory.exists():
         raise BadInput(
-            "this is a file and no model directory", file=directory, remedy=f"Name the directory that has {INDEX}"
+            "this is a file and no model directory", file=directory, remedy=f"Name the directory that has {wanted}"
         )
     raise MissingWeights(
         "there is no such model directory", file=directory, remedy="Mirror the checkpoint there, or correct the path"
@@ -135,19 +175,24 @@ def _look_at(directory: Path, part: Part, listing: Listing, notes: list[str]) ->
     if not folder.is_dir():
         yield MissingWeights(f"the component {part.name!r} is missing", file=folder, remedy="Mirror it again")
         return
-    settings = {"tokenizer": "tokenizer_config.json", "scheduler": "scheduler_config.json", "model": "config.json"}
-    if part.kind in settings and f"{part.name}/{settings[part.kind]}" not in listing.wrong:
+    settings = {"tokenizer": _TOKENIZER_CONFIG, "scheduler": "scheduler_config.json", "model": _CONFIG}
+    if part.kind in settings and part.path(settings[part.kind]) not in listing.wrong:
         yield from _errors_of(folder / settings[part.kind])
     if part.kind == "tokenizer":
-        here = {Path(file).name for file in (*part.files, *listing.wrong) if file.startswith(f"{part.name}/")}
-        if here.isdisjoint(_TOKENIZER_FILES):
-            yield MissingWeights(
-                f"the tokenizer has none of {', '.join(_TOKENIZER_FILES)}: every prompt would become unknown tokens",
-                file=folder,
-                remedy="Mirror the tokenizer's files again",
-            )
+        here = (Path(file).name for file in (*part.files, *listing.wrong) if file.startswith(f"{part.name}/"))
+        yield from _look_at_tokenizer(folder, here)
     elif part.kind == "model":
         yield from _look_at_weights(folder, part, listing, notes)
+
+
+def _look_at_tokenizer(folder: Path, here: Iterable[str]) -> Iterator[FleetcraftError]:
+    """`here` are the names of what there is, whole or not."""
+    if set(here).isdisjoint(_TOKENIZER_FILES):
+        yield MissingWeights(
+            f"the tokenizer has none of {', '.join(_TOKENIZER_FILES)}: every prompt would become unknown tokens",
+            file=folder,
+            remedy="Mirror the tokenizer's files again",
+        )
 
 
 def _errors_of(file: Path) -> Iterator[FleetcraftError]:
@@ -162,7 +207,7 @@ def _look_at_weights(folder: Path, part: Part, listing: Listing, notes: list[str
     for relative, size in part.files.items():
         if relative.endswith(".safetensors"):
             try:
-                header = headers[Path(relative).name] = read_header(folder.parent / relative)
+                header = headers[Path(relative).name] = read_header(folder / relative.removeprefix(part.path("")))
                 header.check(size)
             except FleetcraftError as finding:
                 yield finding
@@ -170,12 +215,12 @@ def _look_at_weights(folder: Path, part: Part, listing: Listing, notes: list[str
     single, index = f"{base}.safetensors", f"{base}.safetensors.index.json"
     # Where there are both, diffusers takes the index and transformers the single file.
     first, second = (index, single) if part.library == "diffusers" else (single, index)
-    chosen = next((name for name in (first, second) if f"{part.name}/{name}" in part.files), None)
+    chosen = next((name for name in (first, second) if part.path(name) in part.files), None)
     if chosen == single:
         part.tensors = headers[single].tensors if single in headers else {}
     elif chosen == index:
         yield from _look_at_shards(folder / index, part, listing, headers, notes)
-    elif listing.wrong.isdisjoint({f"{part.name}/{single}", f"{part.name}/{index}"}):
+    elif listing.wrong.isdisjoint({part.path(single), part.path(index)}):
         others = [Path(name).name for name in part.files if name.endswith((".safetensors", ".bin", ".pt", ".ckpt"))]
         found = f"; there is {named(others)}" if others else ""
         yield MissingWeights(
@@ -202,7 +247,7 @@ def _look_at_shards(
         yield CorruptWeights("this index doesn't say which tensor is in which file", file=index, remedy="Copy it again")
         return
     for shard, tensors in sorted(wanted.items()):
-        if f"{part.name}/{shard}" in listing.wrong or (f"{part.name}/{shard}" in part.files and shard not in headers):
+        if part.path(shard) in listing.wrong or (part.path(shard) in part.files and shard not in headers):
             continue  # what is wrong with it was found before
         if shard not in headers:
             yield MissingWeights(
@@ -224,4 +269,4 @@ def _look_at_shards(
     held = sum(tensor.end - tensor.start for tensor in part.tensors.values())
     # No loader goes by it, and published checkpoints have it wrong after a change of dtype.
     if total is not None and total != held and wanted.keys() <= headers.keys():
-        notes.append(f"{part.name}/{index.name} says that the shards hold {total} bytes of tensors; they hold {held:,}")
+        notes.append(f"{part.path(index.name)} says that the shards hold {total} bytes of tensors; they hold {held:,}")

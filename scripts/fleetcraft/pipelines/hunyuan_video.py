@@ -65,7 +65,7 @@ def build_tiny(directory: Path, seed: int) -> None:
             eos_token_id=tokenizer.eos_token_id,
         )
     )
-    tokenizer_2 = _bytes_tokenizer()
+    tokenizer_2 = bytes_tokenizer()
     text_encoder_2 = CLIPTextModel(
         CLIPTextConfig(
             vocab_size=len(tokenizer_2),
@@ -91,7 +91,7 @@ def build_tiny(directory: Path, seed: int) -> None:
     ).save_pretrained(directory)
 
 
-def _bytes_tokenizer() -> CLIPTokenizer:
+def bytes_tokenizer() -> CLIPTokenizer:
     """CLIP's tokenizer with a vocabulary of bytes, inside of words and at their ends."""
     characters = sorted(bytes_to_unicode().values())
     names = [*characters, *(f"{character}</w>" for character in characters), "<|startoftext|>", "<|endoftext|>"]

@@ -17,12 +17,13 @@ diffusers_logging.disable_progress_bar()
 
 
 def load_text_encoder(model_class: Any, directory: Path, dtype: str) -> Any:
-    """A text encoder of transformers, which fills weights that the checkpoint lacks with random numbers."""
-    encoder, report = model_class.from_pretrained(
-        directory, dtype=getattr(torch, dtype), output_loading_info=True, local_files_only=True
-    )
-    _refuse_missing(sorted(report["missing_keys"]), "text encoder", directory)
-    return encoder.requires_grad_(False)
+    """A text encoder of transformers."""
+    return _load_of_transformers(model_class, directory, dtype, "text encoder")
+
+
+def load_verifier(model_class: Any, directory: Path, device: str, dtype: str) -> Any:
+    """A model of transformers that scores videos."""
+    return _load_of_transformers(model_class, directory, dtype, "verifier").to(device).eval()
 
 
 def load_transformer(model_class: Any, directory: Path, dtype: str) -> Any:
@@ -53,6 +54,15 @@ def load_tokenizers(pipeline_class: Any, directory: Path, *names: str) -> list[A
     others = {name: None for name, part in index.items() if isinstance(part, list) and name not in names}
     pipeline = pipeline_class.from_pretrained(directory, local_files_only=True, **others)
     return [getattr(pipeline, name) for name in names]
+
+
+def _load_of_transformers(model_class: Any, directory: Path, dtype: str, part: str) -> Any:
+    """Transformers fills weights that a checkpoint lacks with random numbers, and goes on."""
+    model, report = model_class.from_pretrained(
+        directory, dtype=getattr(torch, dtype), output_loading_info=True, local_files_only=True
+    )
+    _refuse_missing(sorted(report["missing_keys"]), part, directory)
+    return model.requires_grad_(False)
 
 
 def _meta_tensors(module: torch.nn.Module) -> list[str]:

@@ -1,5 +1,7 @@
 """The registry of dimensions that can be scored: what a score is called, what computes it, and where.
 
+Verifiers that an experiment names are dimensions beside these (`verifiers`).
+
 A name that `vbench_dimensions` has is VBench's score and enters its totals. What stands in for one, with other weights
 than upstream's, is another dimension: `proxy-` and the name.
 """
@@ -31,6 +33,7 @@ class Dimension:
     version : of our own code that computes it from what ffmpeg plays, raised when its values change. It is part of the
         score's key then, with the digest of that ffmpeg.
     weights : the name under which resources/vbench_weights.yaml has the files that it needs; None where it needs none.
+    verifier_mb : of a verifier, how large its weights are, in MiB.
     suite_only : it asks for what the suite says of its prompts, so other prompts can't be scored in it.
     frames : how many frames a video must have, of those that are looked at.
     side : how many pixels the sides of a video must have.
@@ -47,10 +50,16 @@ class Dimension:
     any_prompt: bool = False
     version: int | None = None
     weights: str | None = None
+    verifier_mb: int | None = None
     suite_only: bool = False
     frames: int = 1
     side: int = 2
     paced: bool = False
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model with weights computes it, on the experiment's device."""
+        return self.weights is not None or self.verifier_mb is not None
 
     @property
     def proxy(self) -> bool:

@@ -24,7 +24,6 @@ from fleetcraft.ground.failures import BUG, FAILURE_FILE, Failure
 from fleetcraft.ground.ledger import PEAK, Held, most
 from fleetcraft.ground.records import Record, read_records, write_records
 from fleetcraft.ground.toolchain import clean_environment
-from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.describe import describe, model_directory
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.launch import command_of
@@ -100,7 +99,7 @@ def miniature(plan: Plan, arm: str, batch: int, samples: int, directory: str) ->
     dimensions = [
         name
         for name in plan.dimensions
-        if not DIMENSIONS[name].pairwise and any(plan.is_scored(one, name) for one in prompts)
+        if not plan.known[name].pairwise and any(plan.is_scored(one, name) for one in prompts)
     ]
     settings = experiment.generated[arm].model_copy(update={"batch": batch})
     changes: dict[str, Any] = {

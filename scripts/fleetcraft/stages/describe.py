@@ -11,7 +11,6 @@ from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
-from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.job import Job
 
 ENCODER_PACKAGES = ("imageio-ffmpeg", "numpy")
@@ -157,7 +156,7 @@ def _timing(plan: Plan) -> Job:
 
 
 def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
-    known = DIMENSIONS[dimension]
+    known = plan.known[dimension]
     return Job(
         "score",
         known.toolchain,
@@ -177,7 +176,8 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
             "dimension": dimension,
             "scorer": known.scorer,
             "ffmpeg_sha256": plan.encoder.ffmpeg_sha256,
-            **(_place(plan) | {"weights": _weights(plan, dimension)} if known.weights else {}),
+            **(_place(plan) | {"weights": _weights(plan, dimension)} if known.has_model else {}),
+            **(_verifier(plan, dimension) if dimension in plan.verifiers else {}),
         },
     )
 
@@ -277,7 +277,20 @@ def model_directory(plan: Plan, model: str) -> str:
 
 def _weights(plan: Plan, dimension: str) -> dict[str, Any]:
     """The files that a dimension needs, and where they are."""
-    return {"directory": plan.experiment.scoring.weights, "files": plan.weights[dimension]}
+    verifier = plan.experiment.scoring.verifiers.get(dimension)
+    directory = plan.experiment.scoring.weights if verifier is None else verifier.path
+    return {"directory": directory, "files": plan.weights[dimension]}
+
+
+def _verifier(plan: Plan, dimension: str) -> dict[str, Any]:
+    """How a verifier reads videos and prompts."""
+    verifier = plan.verifiers[dimension]
+    return {
+        "dtype": verifier.settings.dtype,
+        "frames": verifier.dimension.frames,
+        "of_frames": plan.experiment.video.frames,
+        "long_prompts": plan.experiment.prompts.long,
+    }
 
 
 def _decode_settings(plan: Plan) -> dict[str, Any]:
