@@ -53,10 +53,10 @@ def write_checkpoint(directory: Path) -> Path:
     return directory
 
 
-def write_xclip_files(directory: Path, weights: int = 10) -> Path:
-    """A verifier as far as a plan looks at it, and its list of digests: X-CLIP that reads four frames."""
+def write_verifier_files(directory: Path, weights: int = 10, model: str = "XCLIPModel") -> Path:
+    """A verifier as far as a plan looks at it, and its list of digests: X-CLIP that reads four frames, or another."""
     files = {
-        "config.json": json.dumps({"architectures": ["XCLIPModel"], "vision_config": {"num_frames": 4}}).encode(),
+        "config.json": json.dumps({"architectures": [model], "vision_config": {"num_frames": 4}}).encode(),
         "preprocessor_config.json": b"{}",
         "tokenizer_config.json": b"{}",
         "tokenizer.json": b"{}",

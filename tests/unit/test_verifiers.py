@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from checkpoints import list_digests, write_xclip_files
+from checkpoints import list_digests, write_verifier_files
 from experiments import changed
 
 from fleetcraft.experiment.config import plan_of_file
@@ -27,7 +27,7 @@ PlanOf = Callable[[dict[str, Any]], Plan]
 @pytest.fixture
 def verified(small: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """An experiment that scores with a verifier."""
-    model = write_xclip_files(tmp_path / "xclip")
+    model = write_verifier_files(tmp_path / "xclip")
     small["scoring"] = {
         "verifiers": {"alignment": {"type": "xclip", "path": str(model)}},
         "dimensions": ["ssim", "alignment"],
@@ -58,7 +58,7 @@ def test_its_weights_and_their_type_decide_its_scores_and_no_others(
 ) -> None:
     first = plan_of(verified)
     rounded = plan_of(changed(verified, "scoring.verifiers.alignment.dtype", "bfloat16"))
-    write_xclip_files(tmp_path / "xclip", weights=11)
+    write_verifier_files(tmp_path / "xclip", weights=11)
     other = plan_of(verified)
     shard = next(iter(first.shards))
     for plan in (rounded, other):
@@ -104,6 +104,23 @@ def test_its_path_may_have_variables_and_without_weights_it_is_not_looked_at(
     assert plan_of_file(file).verifiers["alignment"].settings.path == str(tmp_path / "xclip")
     shutil.rmtree(tmp_path / "xclip")
     assert plan_of_file(file, without_weights=True).dimensions == ["ssim", "alignment"]
+
+
+def test_frames_are_the_model_s_own_or_as_many_as_the_experiment_says(
+    verified: dict[str, Any], plan_of: PlanOf, tmp_path: Path
+) -> None:
+    with pytest.raises(FleetcraftError, match=r"alignment\.frames': by its config this model reads 4 frames"):
+        plan_of(changed(verified, "scoring.verifiers.alignment.frames", 5))
+    assert plan_of(changed(verified, "scoring.verifiers.alignment.frames", 4)).digest == plan_of(verified).digest
+    path = write_verifier_files(tmp_path / "qwen", model="Qwen2_5_VLForConditionalGeneration")
+    asked = changed(verified, "scoring.verifiers.alignment", {"type": "vqascore", "path": str(path), "frames": 4})
+    fewer = changed(asked, "scoring.verifiers.alignment.frames", 2)
+    assert not score_keys(plan_of(asked), "alignment") & score_keys(plan_of(fewer), "alignment")
+    with pytest.raises(FleetcraftError, match=r"alignment\.frames'.*2 at a time.*found 3.*multiple of 2"):
+        plan_of(changed(asked, "scoring.verifiers.alignment.frames", 3))
+    del asked["scoring"]["verifiers"]["alignment"]["frames"]
+    with pytest.raises(FleetcraftError, match=r"video\.frames.*alignment needs 8 at least"):
+        plan_of(asked)
 
 
 def _lose(name: str) -> Callable[[Path], None]:

@@ -159,6 +159,9 @@ class Verifier(Model):
         None, description="List of its files' SHA-256, as sha256sum prints it (default: SHA256SUMS in the directory)"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field("float32", description="Of its weights and activations")
+    frames: int | None = Field(
+        None, ge=1, description="How many frames of a video it reads, where its own config doesn't say (default 8)"
+    )
 
     @field_validator("type")
     @classmethod

@@ -19,7 +19,8 @@ class VerifierType:
     label : of the score, with its range; the verifier's name goes before it.
     model : the class of transformers whose checkpoints it loads.
     processor : the file beside the weights that says how frames are prepared.
-    frames : how many frames of a video a model reads, by its config.
+    frames : how many frames of a video a model reads, by its config; None where it reads as many as it is given.
+    step : what the number of frames must be a multiple of.
     """
 
     label: str
@@ -28,7 +29,8 @@ class VerifierType:
     scorer: str
     packages: tuple[str, ...]
     version: int
-    frames: Callable[[Mapping[str, Any]], int]
+    frames: Callable[[Mapping[str, Any]], int] | None = None
+    step: int = 1
 
     def dimension(self, name: str, frames: int, weights_mb: int) -> Dimension:
         """The dimension of a verifier of this type."""
@@ -45,13 +47,27 @@ class VerifierType:
         )
 
 
+DEFAULT_FRAMES = 8
+"""Of a video, where neither the model nor the experiment says."""
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pillow", "safetensors", "imageio-ffmpeg")
+
 VERIFIERS = {
+    "vqascore": VerifierType(
+        label="VQAScore, probability that the video shows its prompt (0–1)",
+        model="Qwen2_5_VLForConditionalGeneration",
+        processor="preprocessor_config.json",
+        scorer="vqascore",
+        packages=_PACKAGES,
+        version=1,
+        step=2,
+    ),
     "xclip": VerifierType(
         label="X-CLIP similarity of video and prompt (−1–1, higher is closer)",
         model="XCLIPModel",
         processor="preprocessor_config.json",
         scorer="xclip",
-        packages=("torch", "transformers", "tokenizers", "numpy", "pillow", "safetensors", "imageio-ffmpeg"),
+        packages=_PACKAGES,
         version=1,
         # As transformers has it where a config doesn't say.
         frames=lambda config: int(config.get("vision_config", {}).get("num_frames", 8)),

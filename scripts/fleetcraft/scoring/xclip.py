@@ -17,11 +17,10 @@ from transformers.models.videomae.image_processing_pil_videomae import VideoMAEI
 from fleetcraft.ground.errors import BadInput, CorruptWeights
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
-from fleetcraft.mirror.digests import verify_digests
-from fleetcraft.mirror.memory import Memory, cache_home
 from fleetcraft.pipelines.loading import load_verifier
 from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.listed import verified_directory
 
 
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
@@ -36,9 +35,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     BadInput : a prompt is longer than the model reads.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    directory, files = Path(settings["weights"]["directory"]), settings["weights"]["files"]
-    if wrong := verify_digests(directory, files, Memory(cache_home()), readers=1).findings:
-        raise wrong[0]
+    directory = verified_directory(settings["weights"])
     tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     processor = VideoMAEImageProcessorPil.from_pretrained(directory, local_files_only=True)
     model = load_verifier(XCLIPModel, directory, settings["device"], settings["dtype"])

@@ -289,6 +289,7 @@ def _verifier(plan: Plan, dimension: str) -> dict[str, Any]:
         "dtype": verifier.settings.dtype,
         "frames": verifier.dimension.frames,
         "of_frames": plan.experiment.video.frames,
+        "fps": plan.experiment.video.fps,
         "long_prompts": plan.experiment.prompts.long,
     }
 
