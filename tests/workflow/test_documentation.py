@@ -69,12 +69,14 @@ def test_the_commands_of_the_documents_work(outputs: dict[str, str]) -> None:
 
 def test_the_demo_ends_with_a_table_and_the_places_of_its_results(outputs: dict[str, str], checkout: Path) -> None:
     lines = [line.split() for line in outputs["make demo"].splitlines() if line.strip()]
-    arms = {words[0]: words[1] for words in lines if words[0] in {"full", "cached"}}
-    assert arms == {"full": "16", "cached": "16"}
+    arms = [words for words in lines if words[0] in {"full", "cached"}]
+    scores, latencies = arms[:2], arms[2:]
+    assert [words[:2] for words in scores] == [["full", "16"], ["cached", "16"]]
+    assert [words[0] for words in latencies] == ["full", "cached"]
     places = {words[0]: checkout / words[1] for words in lines if words[0] in {"report", "evidence"}}
     assert places["report"].stat().st_size > 100_000
     assert (places["evidence"] / "manifest-sha256.txt").is_file()
-    for arm in arms:
+    for arm, *_ in scores:
         assert len(list((checkout / f"results/scratch/demo/views/{arm}").iterdir())) == 16
 
 
