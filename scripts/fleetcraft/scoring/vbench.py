@@ -26,6 +26,8 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     """
     name = dimension.removeprefix(PROXY)
     weights = Weights(**settings["weights"]) if settings.get("weights") else None
+    # Inside, the working directory is another.
+    pairs = [Pair(pair.prompt, pair.video.absolute(), pair.baseline) for pair in pairs]
     with (
         tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch,
         upstream(Path(scratch), weights),
@@ -51,7 +53,7 @@ def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[
         # human_action takes what it should see from the name: what follows "person is ", up to the first hyphen.
         said = pair.prompt.replace("/", " ")[:100] if dimension == "human_action" else "video"
         video = scratch / "videos" / f"{said}-{number:06}.mp4"
-        video.symlink_to(pair.video.absolute())
+        video.symlink_to(pair.video)
         entry: dict[str, Any] = {"prompt_en": pair.prompt, "dimension": [dimension], "video_list": [str(video)]}
         if known:
             if pair.prompt not in known:
