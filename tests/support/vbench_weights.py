@@ -146,6 +146,47 @@ def _musiq(directory: Path) -> None:
     _save(model.state_dict(), directory / "pyiqa_model/musiq_spaq_ckpt-358bb6af.pth")
 
 
+def _umt(directory: Path) -> None:
+    """Upstream takes what the file has and draws the rest: it has nothing."""
+    _save({}, directory / "umt_model/l16_ptk710_ftk710_ftk400_f16_res224.pth")
+
+
+def _tag2text(directory: Path) -> None:
+    """As with UMT; and a vocabulary of BERT's size, of made-up words."""
+    import vbench
+    from transformers import BertConfig, BertModel
+
+    _save({"model": {}}, directory / "caption_model/tag2text_swin_14m.pth")
+    bert = directory / "bert-base-uncased"
+    configuration = Path(vbench.__file__).with_name("third_party") / "tag2Text/q2l_config.json"
+    config = BertConfig.from_json_file(configuration)
+    config.add_cross_attention = False
+    BertModel(config, add_pooling_layer=False).save_pretrained(bert, safe_serialization=True)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of"]
+    words = special + [f"word{number}" for number in range(config.vocab_size - len(special))]
+    (bert / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    (bert / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
+
+
+def _viclip(directory: Path) -> None:
+    """As large as upstream's: 1.7 GB."""
+    import clip
+    import vbench.utils
+
+    vocabulary = Path(clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz")
+    expected = Path(vbench.utils.CACHE_DIR, "ViCLIP", vocabulary.name)
+    expected.parent.mkdir()
+    expected.symlink_to(vocabulary)
+    import torch
+    from vbench.third_party.ViCLIP.viclip import ViCLIP
+
+    model = ViCLIP(pretrain=None)
+    # Upstream leaves some of them as the memory was.
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+    _save({"model": model.state_dict()}, directory / "ViCLIP/ViClip-InternVid-10M-FLT.pth")
+
+
 _BUILDERS: dict[str, Callable[[Path], None]] = {
     "subject_consistency": _dino,
     "background_consistency": _clip_base,
@@ -154,6 +195,9 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
     "aesthetic_quality": _aesthetic,
     "imaging_quality": _musiq,
     "appearance_style": _clip_base,
+    "human_action": _umt,
+    "scene": _tag2text,
+    "temporal_style": _viclip,
 }
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ def _evaluate(dimension: str, entries: list[dict[str, Any]], results: Path, devi
 
     # A device and not its name, as upstream's own scripts have it: by the name, motion_smoothness would scale videos
     # by how much memory the GPU has. No gradients: two dimensions would keep them for all frames.
+    # Upstream's loaders pass over parameters that a checkpoint lacks: those are at least the same every time.
+    torch.manual_seed(0)
     with torch.no_grad():
         Told(torch.device(device), "", str(results)).evaluate(
             videos_path="", name="told", dimension_list=[dimension], local=True
