@@ -171,8 +171,7 @@ def campaign(
             for dimension in dimensions:
                 if not prompt["dimensions"] or dimension in prompt["dimensions"]:
                     value = score(arm, dimension, prompt["text"], seed)
-                    if value is not None:
-                        yield {"kind": "scores", "dimension": dimension, "video": "k", "value": value, **about}
+                    yield {"kind": "scores", "dimension": dimension, "video": "k", "value": value, **about}
 
     results.add(records())
     return results

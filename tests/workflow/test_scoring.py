@@ -23,11 +23,8 @@ sys.path.append(sys.argv[1])
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.vbench import score
-try:
-    values = score("temporal_flickering", [Pair("a prompt", Path(path), None) for path in sys.argv[2:]], {})
-except FleetcraftError as error:
-    values = str(error)
-print(json.dumps(values))
+values = score("temporal_flickering", [Pair("a prompt", Path(path), None) for path in sys.argv[2:]], {})
+print(json.dumps([str(value) if isinstance(value, FleetcraftError) else value for value in values]))
 """
 
 UPSTREAM = """
@@ -100,7 +97,8 @@ def test_a_video_that_upstream_would_leave_out_is_named(videos: list[Path], tmp_
     broken = tmp_path / "broken.mp4"
     shutil.copy(videos[0], broken)
     broken.write_bytes(broken.read_bytes()[:200])
-    said = answer(OURS, [videos[0], broken, videos[1]])
+    first, said, last = answer(OURS, [videos[0], broken, videos[1]])
+    assert [first, last] == answer(OURS, videos[:2])
     assert str(broken) in said
     assert "no result in temporal_flickering" in said
 

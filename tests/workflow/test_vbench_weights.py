@@ -45,7 +45,8 @@ for asked in json.loads(sys.argv[2]):
     pairs = [Pair("a red bicycle", Path(video), None) for video in asked["videos"]]
     settings = {"device": "cpu", "weights": {"directory": sys.argv[3], "files": asked["files"]}}
     try:
-        answers.append(score(asked["dimension"], pairs, settings))
+        values = score(asked["dimension"], pairs, settings)
+        answers.append([str(value) if isinstance(value, FleetcraftError) else value for value in values])
     except FleetcraftError as error:
         answers.append(str(error))
 print(json.dumps(answers))
@@ -64,6 +65,36 @@ VBench("cpu", "", sys.argv[4]).evaluate(
     sys.argv[5], "all", dimension_list=dimensions, local=True, mode="custom_input"
 )
 print(json.dumps(json.load(open(sys.argv[4] + "/all_eval_results.json"))))
+"""
+
+TOLD = """
+import json, sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+sys.path.append(sys.argv[1])
+import vbench
+from vbench.human_action import build_dict
+from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.vbench import _entries
+suite = json.loads(Path(vbench.__file__).with_name("VBench_full_info.json").read_text())
+def told(dimension, prompts):
+    with TemporaryDirectory() as scratch:
+        return _entries(dimension, [Pair(prompt, Path("a.mp4"), None) for prompt in prompts], Path(scratch))
+asked = {name: [one for one in suite if name in one["dimension"]] for name in ("human_action", "scene", "color")}
+entries = {name: told(name, [one["prompt_en"] for one in ones]) for name, ones in asked.items()}
+known = set(build_dict().values())
+labels = [
+    one["video_list"][0].split("/")[-1].lower().split("-")[0].split("person is ")[-1].split("_")[0]
+    for one in entries["human_action"]
+]
+assert len(labels) == 100 and set(labels) <= known, set(labels) - known
+for name in ("scene", "color"):
+    assert [one["auxiliary_info"] for one in entries[name]] == [one["auxiliary_info"] for one in asked[name]]
+try:
+    told("scene", ["a red bicycle"])
+except FleetcraftError as error:
+    print(json.dumps(str(error)))
 """
 
 REFUSED = """
@@ -170,6 +201,23 @@ def test_the_values_are_those_that_upstream_gives_by_itself(
         assert [rows[video.name] for video in videos] == together[f"proxy-{name}"]
 
 
+def test_upstream_is_told_what_the_suite_wants_to_see() -> None:
+    assert "suite has no such prompt for scene" in answer(TOLD)
+
+
+def test_a_video_that_can_t_be_read_is_named_and_keeps_no_other_from_its_score(
+    weights: Path, videos: list[Path], together: dict[str, list[float]], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(videos[0].read_bytes()[:300])
+    # One reads through decord, the other through OpenCV.
+    names = ["proxy-background_consistency", "proxy-motion_smoothness"]
+    requests = [asked(weights, name, [videos[0], broken, videos[1]]) for name in names]
+    for name, (first, said, last) in zip(names, answer(OURS, json.dumps(requests), weights), strict=True):
+        assert [first, last] == together[name]
+        assert f"{broken}: VBench gave no result in {name}" in said
+
+
 def test_what_upstream_would_fetch_is_refused_and_named(weights: Path, videos: list[Path]) -> None:
     wanted = {
         "proxy-subject_consistency": "https://github.com/facebookresearch/dino",
@@ -235,3 +283,12 @@ def test_a_job_scores_what_the_store_lacks_and_refuses_weights_that_aren_t_as_li
     assert wrong.returncode == 1
     assert "corrupt weights" in wrong.stderr
     assert "the SHA-256 of this file is not the listed one" in wrong.stderr
+    # A video that isn't what it was when it came: the other one has its score before the job fails.
+    damaged = store.file("videos", "video0")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    again = run(files, [{**sample, "score": f"again{sample['seed']}"} for sample in samples])
+    assert again.returncode == 1
+    assert str(damaged) in again.stderr
+    assert "SHA-256 differs" in again.stderr
+    assert store.find("scores", "again1") is not None
+    assert store.find("scores", "again0") is None

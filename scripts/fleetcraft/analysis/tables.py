@@ -73,13 +73,13 @@ class Results:
         return list(self.plan["scorers"])
 
     def values(self, arm: str, dimension: str) -> dict[tuple[str, int], float]:
-        """(prompt, seed) → score, in the order of the plan's prompts and seeds."""
+        """(prompt, seed) → score, in the order of the plan's prompts and seeds; without videos that have none."""
         records = self.scores[dimension]
         return {
-            (prompt["text"], seed): records[arm, prompt["text"], seed]["value"]
+            (prompt["text"], seed): record["value"]
             for prompt in self.plan["prompts"]
             for seed in self.plan["seeds"]
-            if (arm, prompt["text"], seed) in records
+            if (record := records.get((arm, prompt["text"], seed))) and record["value"] is not None
         }
 
 
@@ -205,7 +205,7 @@ def _samples(results: Results) -> str:
                 scores = [results.scores[dimension].get(about) for dimension in results.dimensions]
                 rows.append(
                     [arm, prompt["text"], seed, video["sample"], video["sha256"]]
-                    + ["" if score is None else number(score["value"]) for score in scores]
+                    + ["" if score is None or score["value"] is None else number(score["value"]) for score in scores]
                 )
     return csv_text(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+from fleetcraft.ground.errors import FleetcraftError
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,14 @@ class Pair:
         return self.baseline
 
 
+Score: TypeAlias = float | FleetcraftError | None
+"""A video's value; what kept it from having one, which keeps no other from it; or None, where there is none to have."""
+
+
 class Scorer(Protocol):
     """The module of a scorer."""
 
     @staticmethod
-    def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
-        """One value a pair, in their order; none depends on the others."""
+    def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> Sequence[Score]:
+        """One a pair, in their order; none depends on the others."""
         ...

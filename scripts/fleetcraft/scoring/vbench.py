@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fleetcraft.ground.errors import BadInput, BadResult
 from fleetcraft.scoring.dimensions import PROXY
-from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.interface import Pair, Score
 from fleetcraft.scoring.upstream import Weights, upstream
+from fleetcraft.scoring.vbench_dimensions import VBENCH
+
+_LEFT_OUT, _UNREADABLE = "it left it out as unreadable", "it could not read it"
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """VBench's result for each video in one dimension, as it gives it: some in percent, yes and no as 1 and 0.
 
     settings : `device`, cpu where there is none; and `weights`, the directory and the files that the dimension needs.
@@ -33,16 +37,22 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         upstream(Path(scratch), weights),
     ):
         entries = _entries(name, pairs, Path(scratch))
-        rows = _evaluate(name, entries, Path(scratch) / "results", settings.get("device", "cpu"))
-    values = {row["video_path"]: float(row["video_results"]) for row in rows}
+        values = _values(name, entries, Path(scratch), settings.get("device", "cpu"))
+    found: list[Score] = []
     for entry, pair in zip(entries, pairs, strict=True):
-        if entry["video_list"][0] not in values:
-            raise BadResult(
-                f"VBench gave no result in {dimension} for this video: it left it out as unreadable",
-                file=pair.video,
-                remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
-            )
-    return [values[entry["video_list"][0]] for entry in entries]
+        value: float | str | None = values.get(entry["video_list"][0], _LEFT_OUT)
+        if value == _LEFT_OUT and VBENCH[name].skips:
+            value = None
+        found.append(_refused(dimension, pair, value) if isinstance(value, str) else value)
+    return found
+
+
+def _refused(dimension: str, pair: Pair, why: str) -> BadResult:
+    return BadResult(
+        f"VBench gave no result in {dimension} for this video: {why}",
+        file=pair.video,
+        remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
+    )
 
 
 def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[str, Any]]:
@@ -79,10 +89,34 @@ def _auxiliary(dimension: str) -> dict[str, Any]:
     }
 
 
-def _evaluate(dimension: str, entries: list[dict[str, Any]], results: Path, device: str) -> list[dict[str, Any]]:
-    """VBench's rows, one a video that it could read."""
+def _values(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float | str]:
+    """Path → VBench's result, or why a video has none.
+
+    One that it can't read ends its work, or is left out; as it doesn't say which, halves are tried until it is alone.
+    """
+    from decord import DECORDError
+
+    try:
+        return _evaluate(dimension, entries, scratch, device)
+    except (DECORDError, AssertionError, RuntimeError) as error:
+        # decord's reader raises it bare; so does torch, where memory is lacking for example.
+        if isinstance(error, RuntimeError) and not str(error).startswith("Error reading "):
+            raise
+    if len(entries) == 1:
+        return {entries[0]["video_list"][0]: _UNREADABLE}
+    half = len(entries) // 2
+    return {
+        **_values(dimension, entries[:half], scratch, device),
+        **_values(dimension, entries[half:], scratch, device),
+    }
+
+
+def _evaluate(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float | str]:
+    """Path → VBench's result; without those that it left out."""
     import torch
     from vbench import VBench
+
+    results = scratch / "results"
 
     class Told(VBench):  # type: ignore[misc]
         """VBench with the list of videos that it would otherwise make of a directory."""
@@ -96,9 +130,11 @@ def _evaluate(dimension: str, entries: list[dict[str, Any]], results: Path, devi
     # by how much memory the GPU has. No gradients: two dimensions would keep them for all frames.
     # Upstream's loaders pass over parameters that a checkpoint lacks: those are at least the same every time.
     torch.manual_seed(0)
-    with torch.no_grad():
+    # Where all videos are left out, it divides by how many there are.
+    with torch.no_grad(), suppress(ZeroDivisionError):
         Told(torch.device(device), "", str(results)).evaluate(
             videos_path="", name="told", dimension_list=[dimension], local=True
         )
-    _, rows = json.loads((results / "told_eval_results.json").read_text(encoding="utf-8"))[dimension]
-    return list(rows)
+        _, rows = json.loads((results / "told_eval_results.json").read_text(encoding="utf-8"))[dimension]
+        return {row["video_path"]: float(row["video_results"]) for row in rows}
+    return {}
