@@ -15,6 +15,7 @@ from fleetcraft.media import fidelity
 from fleetcraft.media.encoder import encode
 from fleetcraft.media.fidelity import PAIRS, measure, mse
 from fleetcraft.media.presets import encoder_settings
+from fleetcraft.scoring import ssim
 from fleetcraft.scoring.fidelity import HIGHEST_PSNR, score
 from fleetcraft.scoring.interface import Pair
 
@@ -122,7 +123,12 @@ def test_a_damaged_video_gets_no_score(tmp_path: Path, frames: NDArray[np.uint8]
     video = encoded(tmp_path / "a.mp4", frames, "h264-crf18")
     broken, data = tmp_path / "b.mp4", video.read_bytes()
     broken.write_bytes(data[: int(kept if kept > 1 else kept * len(data))])
+    sound = Pair("", video, video)
     for pair in (Pair("", broken, video), Pair("", video, broken)):
-        for dimension in ("psnr", "vmaf"):
-            with pytest.raises(BadResult, match=r"b\.mp4.*could not compare|could not compare.*b\.mp4"):
-                score(dimension, [pair], SETTINGS)
+        for dimension, scorer in (("psnr", score), ("vmaf", score), ("ssim", ssim.score)):
+            before, error, after = scorer(dimension, [sound, pair, sound], SETTINGS)
+            assert isinstance(error, BadResult)
+            assert "could not compare" in str(error)
+            assert str(video) in str(error)
+            assert before == after, "the others go on"
+            assert isinstance(before, float)

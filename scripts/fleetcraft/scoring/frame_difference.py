@@ -15,13 +15,13 @@ import numpy as np
 from fleetcraft.ground.errors import BadResult
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import play
-from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.interface import Pair, Score, one_by_one
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """The mean difference of consecutive frames, 0 to 255, for each video."""
     check_ffmpeg(settings["ffmpeg_sha256"])
-    return [mean_frame_difference(pair.video) for pair in pairs]
+    return one_by_one(pairs, lambda pair: mean_frame_difference(pair.video))
 
 
 def mean_frame_difference(video: Path, matrix: str | None = None) -> float:

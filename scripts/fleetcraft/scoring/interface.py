@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,17 @@ class Pair:
 
 Score: TypeAlias = float | FleetcraftError | None
 """A video's value; what kept it from having one, which keeps no other from it; or None, where there is none to have."""
+
+
+def one_by_one(pairs: Sequence[Pair], measure: Callable[[Pair], float]) -> list[Score]:
+    """What `measure` gives for each pair, or why it gave nothing: a video is bad, or a prompt can't be read whole."""
+    found: list[Score] = []
+    for pair in pairs:
+        try:
+            found.append(measure(pair))
+        except (BadInput, BadResult) as error:
+            found.append(error)
+    return found
 
 
 class Scorer(Protocol):

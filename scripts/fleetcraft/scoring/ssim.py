@@ -14,28 +14,29 @@ from typing import Any
 
 from fleetcraft.ground.errors import BadResult
 from fleetcraft.media.ffmpeg import check_ffmpeg, ffmpeg_binary
-from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.interface import Pair, Score, one_by_one
 
 _ALL = re.compile(r"\bSSIM .*\bAll:(\d+\.\d+)")
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """SSIM over all planes and frames, for each pair."""
     check_ffmpeg(settings["ffmpeg_sha256"])
-    return [_ssim(pair.video, pair.paired) for pair in pairs]
+    return one_by_one(pairs, lambda pair: _ssim(pair.video, pair.paired))
 
 
 def _ssim(video: Path, baseline: Path) -> float:
     binary, _ = ffmpeg_binary()
-    command = [binary, "-hide_banner", "-nostdin", "-threads", "1", "-i", str(video), "-i", str(baseline)]
+    # Without `-xerror`, what can be decoded of a damaged video is compared.
+    command = [binary, "-hide_banner", "-nostdin", "-xerror", "-threads", "1", "-i", str(video), "-i", str(baseline)]
     answer = subprocess.run(
         [*command, "-lavfi", "ssim", "-f", "null", "-"], capture_output=True, text=True, check=False
     )
     found = _ALL.search(answer.stderr)
     if answer.returncode != 0 or found is None:
         raise BadResult(
-            f"ffmpeg could not compare this video with the baseline's: {answer.stderr.strip().splitlines()[-1:]}",
+            f"ffmpeg could not compare this video with {baseline}: {answer.stderr.strip().splitlines()[-1:]}",
             file=video,
-            remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
+            remedy="Delete the one that is damaged and run `fleetcraft audit --repair`: it is made or taken in anew",
         )
     return float(found[1])

@@ -19,7 +19,7 @@ from fleetcraft.ground.errors import BadInput, CorruptWeights
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
-from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.interface import Pair, Score, one_by_one
 from fleetcraft.scoring.listed import verified_directory
 
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
@@ -33,16 +33,17 @@ _TEXT, _VIDEO = 0, 2
 """Types of tokens, as the model numbers them."""
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """The probability of the answer for each video, 0 to 1.
 
     settings : `weights`, the model's directory and the SHA-256 of its files; `device`, `dtype`; `frames`, how many of
         the `of_frames` that each video has, at `fps`, are read.
 
+    More tokens of a video and its prompt than the model takes are an error of that video.
+
     Raises
     ------
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
-    BadInput : video and prompt have more tokens than the model takes.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
     directory, device = verified_directory(settings["weights"]), settings["device"]
@@ -57,8 +58,8 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         )
     model = load_verifier(Qwen2_5_VLForConditionalGeneration, directory, device, settings["dtype"])
     most = model.config.text_config.max_position_embeddings
-    values = []
-    for pair in pairs:
+
+    def probability(pair: Pair) -> float:
         frames = sample(pair.video, settings["frames"], settings["of_frames"])
         pixels, grid = video_patches(processor, list(frames))
         tokens, types = _tokens(tokenizer, pair.prompt, model.config.video_token_id, _count(grid, processor))
@@ -79,8 +80,9 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
                 second_per_grid_ts=torch.tensor([step], device=device),
                 logits_to_keep=1,
             ).logits[0, -1]
-        values.append(float(logits.float().softmax(dim=-1)[answer[0]]))
-    return values
+        return float(logits.float().softmax(dim=-1)[answer[0]])
+
+    return one_by_one(pairs, probability)
 
 
 def video_patches(processor: Any, frames: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,20 +19,21 @@ from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
 from fleetcraft.pipelines.prompts import Reader
-from fleetcraft.scoring.interface import Pair
+from fleetcraft.scoring.interface import Pair, Score, one_by_one
 from fleetcraft.scoring.listed import verified_directory
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[float]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """The similarity of each video and its prompt, −1 to 1.
 
     settings : `weights`, the model's directory and the SHA-256 of its files; `device`, `dtype`; `frames`, how many of
         the `of_frames` that each video has are read; `long_prompts`, "refuse" or "cut".
 
+    A prompt that is longer than the model reads is an error of its videos.
+
     Raises
     ------
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
-    BadInput : a prompt is longer than the model reads.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
     directory = verified_directory(settings["weights"])
@@ -40,17 +41,18 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     processor = VideoMAEImageProcessorPil.from_pretrained(directory, local_files_only=True)
     model = load_verifier(XCLIPModel, directory, settings["device"], settings["dtype"])
     reader = Reader(tokenizer, limit=model.config.text_config.max_position_embeddings)
-    texts = [_text(dimension, reader, pair.prompt, settings["long_prompts"] == "cut") for pair in pairs]
-    values = []
-    for pair, text in zip(pairs, texts, strict=True):
+
+    def similarity(pair: Pair) -> float:
+        text = _text(dimension, reader, pair.prompt, settings["long_prompts"] == "cut")
         frames = sample(pair.video, settings["frames"], settings["of_frames"])
         pixels = processor(list(frames), return_tensors="pt")["pixel_values"]
         _check_pixels(pixels, model.config.vision_config, directory)
         with torch.inference_mode():
             found = model(input_ids=text.to(settings["device"]), pixel_values=pixels.to(settings["device"]))
         video, prompt = found.video_embeds[0].float(), found.text_embeds[0, 0].float()
-        values.append(float(torch.nn.functional.cosine_similarity(video, prompt, dim=0)))
-    return values
+        return float(torch.nn.functional.cosine_similarity(video, prompt, dim=0))
+
+    return one_by_one(pairs, similarity)
 
 
 def _text(dimension: str, reader: Reader, prompt: str, cut: bool) -> torch.Tensor:
