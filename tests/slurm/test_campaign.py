@@ -71,7 +71,7 @@ def write_profile(profile: Path, shipped: str, changes: dict[str, Any]) -> Path:
 def snakemake(directory: Path, *arguments: str | Path, program: Path = BIN / "snakemake") -> Run:
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=directory, env=os.environ, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=directory, env=os.environ, capture_output=True, text=True, timeout=600, check=False
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
