@@ -21,7 +21,7 @@ test: check envs test-slurm
 	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
-	$(BIN)/pytest tests/workflow
+	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/workflow
 
 test-slurm: .venv/complete .venv-slurm/complete envs
 	$(BIN)/pytest tests/slurm
