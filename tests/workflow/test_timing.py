@@ -22,7 +22,7 @@ def test_a_campaign_that_is_to_be_timed_runs_nothing_else_again_and_its_evidence
 ) -> None:
     campaign.write(campaign.document | {"timing": {"prompts": 1, "warmup": 1, "repeats": 2}})
     run = campaign.complete()
-    assert set(run.jobs) == {"plan", "timing", "latency", "archive"}
+    assert set(run.jobs) == {"plan", "timing", "latency", "tables", "archive"}
     surroundings, *passes = read_records(campaign.directory / "scratch/small/timings.jsonl")
     assert [(one["arm"], one["warmup"], one["round"]) for one in passes] == [
         ("full", True, 0),
