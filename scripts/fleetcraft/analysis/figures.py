@@ -70,7 +70,7 @@ def latency_figure(records: Sequence[Record], arms: Sequence[str], path: Path) -
     axes.set_xlim(-0.4, max(1, len(arms) - 1) + 0.5)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("prompt to frames, seconds")
-    axes.set_title(f"{len(counted)} timed passes (×: not counted)")
+    axes.set_title(f"{len(counted)} timed passes count (×: those that don't)")
     axes.spines[["top", "right"]].set_visible(False)
     _save(figure, path)
 
@@ -85,6 +85,9 @@ def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) ->
         left += medians
     axes.set_yticks(range(len(arms)), arms)
     axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    if not counted:
+        axes.text(0.5, 0.5, "no pass was alone on its node", transform=axes.transAxes, ha="center", va="center")
     axes.set_xlabel("seconds a video, medians")
     axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
