@@ -57,10 +57,14 @@ def video_manifests_of_arm(wildcards):
 
 def scored_videos(wildcards):
     """The manifests that a score job reads: its shard's, and the baseline's where the dimension compares with it."""
+    return scored_videos_of(PLAN, wildcards)
+
+
+def scored_videos_of(plan, wildcards):
     arms = [wildcards.arm]
-    if PLAN.known[wildcards.dimension].pairwise:
-        arms.append(PLAN.baseline)
-    return [PATHS.videos(arm, wildcards.shard) for arm in arms]
+    if plan.known[wildcards.dimension].pairwise:
+        arms.append(plan.baseline)
+    return [plan.paths.videos(arm, wildcards.shard) for arm in arms]
 
 
 def score_manifests_of_dimension(wildcards):
@@ -198,6 +202,7 @@ def comparison():
 
 
 def compared_generate_digest(wildcards):
+    refuse_unsound_campaign()
     return comparison().declared.generate_digest(wildcards.arm, wildcards.shard)
 
 
@@ -221,11 +226,7 @@ def compared_score_digest(wildcards):
 
 def compared_scored_videos(wildcards):
     """The manifests that a score job of one side reads."""
-    plan = comparison().plans[wildcards.side]
-    arms = [wildcards.arm]
-    if PLAN.known[wildcards.dimension].pairwise:
-        arms.append(plan.baseline)
-    return [plan.paths.videos(arm, wildcards.shard) for arm in arms]
+    return scored_videos_of(comparison().plans[wildcards.side], wildcards)
 
 
 def compared_manifests(kind, side):

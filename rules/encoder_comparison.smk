@@ -18,8 +18,9 @@ rule compared_generate:
     resources:
         gpus=GPUS,
         node_access="shared",
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=needs("generate", "mem_mb", 4000),
+        gpu_mem_mb=needs("generate", "gpu_mem_mb", 0),
+        runtime=needs("generate", "runtime", 240),
     params:
         digest=compared_generate_digest,
     message:
@@ -45,8 +46,9 @@ rule compared_decode:
     resources:
         gpus=GPUS,
         node_access="shared",
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=needs("decode", "mem_mb", 4000),
+        gpu_mem_mb=needs("decode", "gpu_mem_mb", 0),
+        runtime=needs("decode", "runtime", 120),
     params:
         digest=compared_frames_digest,
     message:
@@ -70,8 +72,8 @@ rule compared_encode:
     threads: 1
     resources:
         node_access="shared",
-        mem_mb=1000,
-        runtime=60,
+        mem_mb=needs("encode", "mem_mb", 1000),
+        runtime=needs("encode", "runtime", 60),
     params:
         digest=compared_videos_digest,
     message:

@@ -16,9 +16,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from fleetcraft.analysis.figures import save
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt, csv_text, interval, number
-from fleetcraft.ground.files import new_file
 from fleetcraft.ground.records import Record
 
 MEASURES = ("psnr_db", "ssim", "vmaf")
@@ -127,9 +127,7 @@ def comparison_figure(compared: Compared, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if label.startswith("compared"):
             axes.axhline(0, color="0.8", linewidth=0.8, zorder=1)
-    with new_file(path) as temporary:
-        figure.savefig(temporary, dpi=160, metadata={"Software": None})
-    plt.close(figure)
+    save(figure, path)
 
 
 def _finite(values: Mapping[tuple[str, int], float | None]) -> dict[tuple[str, int], float]:

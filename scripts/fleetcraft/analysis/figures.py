@@ -45,7 +45,7 @@ def score_figure(results: Results, dimension: str, label: str, path: Path) -> No
     axes.set_ylabel(label)
     axes.set_title(f"{dimension}: {len(scores[arms[0]])} videos an arm")
     axes.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def latency_figure(records: Sequence[Record], arms: Sequence[str], path: Path) -> None:
@@ -72,7 +72,7 @@ def latency_figure(records: Sequence[Record], arms: Sequence[str], path: Path) -
     axes.set_ylabel("prompt to frames, seconds")
     axes.set_title(f"{len(counted)} timed passes count (×: those that don't)")
     axes.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) -> None:
@@ -91,7 +91,7 @@ def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) ->
     axes.set_xlabel("seconds a video, medians")
     axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _about(record: Record) -> tuple[str, str, int, int]:
@@ -103,7 +103,8 @@ def _median(records: Sequence[Record], arm: str, phase: str) -> float:
     return float(np.median(values)) if values else 0.0
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure, whole or not at all, and let go of it."""
     with new_file(path) as temporary:
         # Without the version of matplotlib in it, the same scores give the same bytes.
         figure.savefig(temporary, dpi=160, metadata={"Software": None})

@@ -100,7 +100,9 @@ def decide(trials: Sequence[Trial], capacity: Capacity, policy: Policy = Policy(
         else:
             reasons[trial.batch] = obstacle
     if best is not None:
-        reasons[best.batch] = f"{best.videos_per_hour:.3g} videos an hour; {_fullest(best, capacity)}"
+        rate = best.videos_per_hour or 0.0
+        shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        reasons[best.batch] = f"{shown} videos an hour; {_fullest(best, capacity)}"
     verdicts = tuple(Verdict(trial.batch, trial is best, reasons[trial.batch]) for trial in trials)
     return Decision(None if best is None else best.batch, verdicts, _advice(best, trials, capacity, policy))
 

@@ -137,8 +137,10 @@ def _record(plan: Plan, arm: str, batch: int) -> dict[str, Any]:
 
 
 def _videos_per_hour(phases: dict[str, dict[str, float]]) -> float:
-    """Throughput of the phases that occupy the device; encoding and scoring share the node's CPUs beside them."""
-    return 3600 / sum(phases[name]["seconds"] for name in ("text_encoder", "denoise", "decode") if name in phases)
+    """Throughput of the phases that occupy the device."""
+    from fleetcraft.experiment.batches import DEVICE_PHASES
+
+    return 3600 / sum(phases[name]["seconds"] for name in DEVICE_PHASES if name in phases)
 
 
 def _device_mb(plan: Plan) -> float | None:

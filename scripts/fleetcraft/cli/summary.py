@@ -98,7 +98,7 @@ def _latencies(plan: Plan) -> str:
         if arm in ratios:
             ratio = ratios[arm]
             interval = f" [{float(ratio['low']):.3f}, {float(ratio['high']):.3f}]" if ratio["low"] else ""
-            text += f", {float(ratio['ratio']):.3f}{interval} of {plan.baseline}'s"
+            text += f", {float(ratio['ratio']):.3f}{interval} of {ratio['baseline']}'s"
         if int(row["invalid"]):
             text += f" ({row['invalid']} more were not alone on their node)"
         lines.append(f"  {arm:<12} {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from fleetcraft.calibration.table import Entry, Subject
 from fleetcraft.experiment.plan import Plan
@@ -15,6 +16,9 @@ RULE_PHASES = {
     "encode": ("encode", "check"),
 }
 """The phases that the jobs of a rule go through, as records and batch tables name them."""
+
+DEVICE_PHASES = ("text_encoder", "denoise", "decode")
+"""Those of a video that occupy a device; encoding and scoring share the node's CPUs beside them."""
 
 
 def trial_batches(plan: Plan, arm: str) -> list[int]:
@@ -44,6 +48,7 @@ def calibrated(plan: Plan, arm: str) -> Entry | None:
     return None if plan.batch_table is None else plan.batch_table.entry(subject(plan, arm))
 
 
+@lru_cache(maxsize=1024)
 def needs(plan: Plan, rule: str, arm: str) -> dict[str, int]:
     """Resources of a rule's jobs, as far as the batch table has measured what they take in `arm`.
 

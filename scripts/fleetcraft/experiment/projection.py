@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetcraft.calibration.hardware import hardware
 from fleetcraft.calibration.projection import ArmWork, Projection, project
-from fleetcraft.experiment.batches import RULE_PHASES, calibrated
+from fleetcraft.experiment.batches import DEVICE_PHASES, RULE_PHASES, calibrated
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput
 
@@ -32,14 +32,13 @@ def projection_of(plan: Plan, devices: int, host_lanes: int) -> Projection:
                 remedy="Run `snakemake calibrate`, then `fleetcraft freeze`, and name the file as `batch_table`",
             )
         seconds = {name: figures.seconds for name, figures in entry.phases.items()}
-        on_device = ("text_encoder", "denoise", "decode")
         host = [*RULE_PHASES["encode"], *(name for name in seconds if name.startswith("score"))]
         work.append(
             ArmWork(
                 arm=arm,
                 jobs=tuple(len(shard) for shard in plan.shards.values()),
                 load_s=sum(value for name, value in seconds.items() if name.startswith("load")),
-                device_s={name: seconds[name] for name in on_device if name in seconds},
+                device_s={name: seconds[name] for name in DEVICE_PHASES if name in seconds},
                 host_s={name: seconds[name] for name in host if name in seconds},
                 flops=entry.flops or 0.0,
             )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import resource
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fleetcraft.ground import nvidia
 
 FOREIGN_CORES = 0.5
 """Cores that others may keep busy on average during a pass: housekeeping of a node takes a few hundredths."""
@@ -82,8 +81,8 @@ class Snapshot:
 
 def snapshot() -> Snapshot:
     """Look around."""
-    gpus = _ask("gpu", _GPU_FIELDS)
-    processes = _ask("compute-apps", ("gpu_uuid", "pid", "used_memory"))
+    gpus = nvidia.rows("gpu", _GPU_FIELDS)
+    processes = nvidia.rows("compute-apps", ("gpu_uuid", "pid", "used_memory"))
     visible = _visible()
     if visible is not None:
         gpus = [gpu for gpu in gpus if gpu["uuid"] in visible] if gpus is not None else None
@@ -129,18 +128,6 @@ def _without_own(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> l
     known = {process["pid"] for process in before}
     new = [process for process in after if process["pid"] not in known]
     return [process for process in after if process["pid"] in known] + new[1:]
-
-
-def _ask(what: str, fields: tuple[str, ...]) -> list[dict[str, Any]] | None:
-    command = ("nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits")
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (FileNotFoundError, PermissionError, subprocess.TimeoutExpired):
-        return None
-    if answer.returncode != 0:
-        return None
-    rows = csv.reader(io.StringIO(answer.stdout), skipinitialspace=True)
-    return [dict(zip(fields, row, strict=False)) for row in rows if len(row) >= len(fields)]
 
 
 def _visible() -> set[str] | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import Any
 
+from fleetcraft.ground import nvidia
 from fleetcraft.worker.inventory import Gpu
-
-_QUERY = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits")
 
 
 class NodeHealth:
@@ -47,16 +45,12 @@ def gpu_processes(gpus: tuple[Gpu, ...]) -> list[dict[str, Any]] | None:
     """Compute processes on devices; None where nothing can be said."""
     if not gpus:
         return []
-    try:
-        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60, check=False)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None
-    if answer.returncode != 0:
+    processes = nvidia.rows("compute-apps", ("gpu_uuid", "pid", "used_memory"))
+    if processes is None:
         return None
     uuids = {gpu.uuid for gpu in gpus}
-    found = []
-    for line in answer.stdout.splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 3 and parts[0] in uuids:
-            found.append({"uuid": parts[0], "pid": parts[1], "used_mb": parts[2]})
-    return found
+    return [
+        {"uuid": one["gpu_uuid"], "pid": one["pid"], "used_mb": one["used_memory"]}
+        for one in processes
+        if one["gpu_uuid"] in uuids
+    ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetcraft.ground import nvidia
 from fleetcraft.ground.cgroup import memory_mb
 from fleetcraft.ground.errors import BadInput
-
-_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +86,7 @@ def parse_override(text: str) -> dict[str, int]:
 
 def list_gpus() -> list[Gpu]:
     """The devices that nvidia-smi shows; none where it isn't installed or finds no driver."""
-    try:
-        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60, check=False)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return []
-    return parse_gpus(answer.stdout) if answer.returncode == 0 else []
+    return parse_gpus(nvidia.ask("gpu", ("index", "uuid", "memory.total", "name")) or "")
 
 
 def parse_gpus(text: str) -> list[Gpu]:
