@@ -94,7 +94,10 @@ def _latencies(plan: Plan) -> str:
     ratios = {row["arm"]: row for row in _rows(plan, "latency_ratios") if row["phase"] == "total"}
     lines = [f"latency, prompt to frames, alone on {'a GPU' if plan.experiment.stack.device == 'cuda' else 'the node'}"]
     for arm, row in totals.items():
-        text = f"{float(row['median_s']):.3f} s, {row['passes']} passes" if row["median_s"] else "no valid pass"
+        if not row["median_s"]:
+            lines.append(f"  {arm:<12} none of {row['invalid']} passes was alone on its node")
+            continue
+        text = f"{float(row['median_s']):.3f} s, {row['passes']} passes"
         if arm in ratios:
             ratio = ratios[arm]
             interval = f" [{float(ratio['low']):.3f}, {float(ratio['high']):.3f}]" if ratio["low"] else ""
