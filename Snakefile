@@ -55,5 +55,9 @@ rule calibrate:
         "All trials are done: `fleetcraft freeze` decides which batch each arm gets"
 
 
+onstart:
+    show_remarks()
+
+
 onsuccess:
     show_summary()

@@ -89,6 +89,7 @@ rule score_figure:
         runtime=10,
     params:
         arms=PLAN.arms,
+        not_compared=PLAN.not_compared,
     message:
         "Draw {wildcards.dimension}"
     script:

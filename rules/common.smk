@@ -178,6 +178,12 @@ def one_of(arms):
     return "|".join(map(re.escape, arms)) or "(?!)"
 
 
+def show_remarks():
+    """Say what is no mistake and yet to be known of the campaign that starts."""
+    for remark in PLAN.remarks:
+        logger.warning(f"Note: {remark}.")
+
+
 def show_summary():
     """Print the campaign's tables, and where everything is."""
     print(summary_text(PLAN))

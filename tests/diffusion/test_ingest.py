@@ -5,18 +5,24 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.ground.records import read_records
+from fleetcraft.media.encoder import encode
 from fleetcraft.media.ffmpeg import ffmpeg_binary
-from fleetcraft.stages import ingest
+from fleetcraft.media.presets import encoder_settings
+from fleetcraft.media.probe import probe
+from fleetcraft.stages import examine, ingest
 from fleetcraft.stages.job import Job
 from fleetcraft.store.store import Store
 
 VIDEO = {"width": 64, "height": 48, "frames": 9, "fps": 8}
+PRESETS = ("h264-crf18", "imageio-quality", "lossless")
 NAME = "it's a cat; or 100% one-0.mp4"
 
 
@@ -67,7 +73,7 @@ def job(*videos: Path) -> Job:
             }
             for seed, file in enumerate(videos)
         ),
-        settings={"directory": str(video.parent), "video": VIDEO, "ffmpeg_sha256": ffmpeg_binary()[1]},
+        settings={"directory": str(video.parent), "video": VIDEO, "stream": None, "ffmpeg_sha256": ffmpeg_binary()[1]},
     )
 
 
@@ -178,6 +184,46 @@ def test_all_videos_of_a_shard_are_looked_at_and_the_good_ones_kept(
     assert "4 frames a second" in log
     assert "an audio track" in log
     assert Store(wanted.store).keys("videos") == {"2" * 32}
+
+
+def test_a_video_of_another_codec_than_the_experiment_vouches_for_is_refused(video: Path) -> None:
+    made(video, "-c:v", "mpeg4")
+    wanted = job(video)
+    vouched = replace(wanted, settings=wanted.settings | {"stream": "h264 yuv420p"})
+    refused(vouched, video, "it is mpeg4 yuv420p and not h264 yuv420p")
+    ingest.run(wanted)
+    made(video)
+    ingest.run(replace(job(video), store=f"{wanted.store}2", settings=vouched.settings))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_a_player_finds_of_each_preset_is_what_its_settings_say(tmp_path: Path, preset: str) -> None:
+    settings = encoder_settings(preset, "x86_64")
+    frames = np.random.default_rng(0).integers(0, 256, (9, 48, 64, 3), dtype=np.uint8)
+    encode(tmp_path / "x.mp4", frames, 64, 48, 8, settings)
+    assert probe(tmp_path / "x.mp4").stream == settings.stream
+
+
+def test_what_ingest_would_refuse_is_found_without_a_store(video: Path) -> None:
+    files = [video, *(video.with_name(f"{name}.mp4") for name in ("deep", "cut", "other", "gone"))]
+    for file in files[1:]:
+        made(file, "-crf", "30")
+    ten_bits(files[1])
+    cut(files[2])
+    wanted = job(*files)
+    files[3].write_bytes(files[3].read_bytes() + b"more")
+    files[4].unlink()
+    examine.run(replace(wanted, stage="examine"))
+    records = {record["file"]: record for record in read_records(Path(wanted.output))}
+    assert list(records) == [file.name for file in files]
+    said = {name: " ".join(finding["problem"] for finding in one["findings"]) for name, one in records.items()}
+    assert said[video.name] == ""
+    assert "10 bits a channel (yuv420p10le)" in said["deep.mp4"]
+    assert "truncated" in said["cut.mp4"]
+    assert said["other.mp4"].startswith("the SHA-256 of this video is not")
+    assert "can't be read any more" in said["gone.mp4"]
+    assert [one["facts"] is None for one in records.values()] == [False, False, False, False, True]
+    assert not Path(wanted.store).exists()
 
 
 def refused(wanted: Job, video: Path, said: str) -> None:

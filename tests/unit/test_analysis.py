@@ -5,13 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fleetcraft.analysis import figures
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, make_tables, memory_table
-from fleetcraft.ground.errors import BadResult, Damaged
+from fleetcraft.analysis.vbench import vbench_table
+from fleetcraft.experiment import alike
+from fleetcraft.ground.errors import BadInput, BadResult, Damaged
 
 OURS = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
 PROMPTS, SEEDS, ARMS = ["b", "a", "c"], [0, 1], ["full", "fast"]
@@ -100,20 +106,99 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_encoders_are_told_apart_and_a_foreign_one_is_not_known() -> None:
-    made = results(scores(0.0))
+def with_existing(codec: str = "h264", *, same_encoder: bool = False, fps: int = 8, offset: float = 0.0) -> Results:
+    """The arm `fast` has existing videos, as a player finds them, which the experiment may vouch for."""
+    made = results(scores(offset))
+    made.plan["conditions"]["fast"] = {"videos": {}, "geometry": {}}
+    made.plan["experiment"] = {"arms": {"full": {}, "fast": {"source": {"same_encoder": same_encoder}}}}
     for arm, prompt, seed in list(made.videos):
-        if arm == "fast":
-            del made.videos[arm, prompt, seed]
-            about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": "s"}
-            foreign = {"encoder": "foreign", "probe": {"codec": "h264", "pixel_format": "yuv420p"}}
-            made.add([{"kind": "videos", "sha256": "0" * 64, "key": "k", "bytes": 7, **foreign, **about}])
-    full, fast = rows(make_tables(made)["encoders"])
+        del made.videos[arm, prompt, seed]
+        about = {"arm": arm, "prompt": prompt, "seed": seed, "sample": "s", "sha256": "0" * 64, "key": "k", "bytes": 7}
+        probe = {"codec": codec if arm == "fast" else "h264", "pixel_format": "yuv420p"}
+        how = {"encoder": "foreign" if arm == "fast" else OURS, "probe": probe, "fps": fps if arm == "fast" else 8}
+        made.add([{"kind": "videos", **about, **how}])
+    return made
+
+
+def test_existing_videos_are_not_compared_and_the_table_of_encoders_says_why() -> None:
+    tables = make_tables(with_existing())
+    full, fast = rows(tables["encoders"])
     assert full == {
-        **{"arm": "full", "encoder": "libx264 yuv420p", "settings": "crf 18"},
-        **{"videos": "6", "mean_bytes": "1000"},
+        **{"arm": "full", "encoder": "libx264 yuv420p", "settings": "crf 18", "fps": "8"},
+        **{"videos": "6", "mean_bytes": "7", "compared": "baseline"},
     }
     assert (fast["encoder"], fast["settings"], fast["videos"]) == ("h264 yuv420p", "unknown", "6")
+    assert fast["compared"] == "no: how its videos were encoded is unknown"
+    assert rows(tables["paired"]) == []
+    assert [row["arm"] for row in rows(tables["scores"])] == ["full", "fast"], "scored all the same"
+
+
+def test_existing_videos_that_somebody_vouches_for_are_compared_and_shown_as_such() -> None:
+    tables = make_tables(with_existing(same_encoder=True, offset=0.25))
+    assert [row["mean_difference"] for row in rows(tables["paired"])] == ["0.250000"]
+    (_, fast) = rows(tables["encoders"])
+    assert (fast["settings"], fast["compared"]) == ("vouched for", "yes")
+
+
+@pytest.mark.parametrize("found", [{"codec": "hevc"}, {"fps": 24}])
+def test_a_word_that_the_videos_contradict_is_refused(found: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"'arms\.fast\.source\.same_encoder'.*they were not encoded alike"):
+        make_tables(with_existing(same_encoder=True, **found))
+    make_tables(with_existing(**found))
+
+
+@pytest.mark.parametrize("other", [{"crf": 30}, {"arguments": [["-preset", "slow"]]}, {"codec": "libx265"}])
+def test_arms_with_other_encoder_settings_are_not_compared(other: dict[str, Any]) -> None:
+    made = results(scores(0.25))
+    for arm, prompt, seed in list(made.videos):
+        if arm == "fast":
+            record = {"kind": "videos", "arm": arm, "prompt": prompt, "seed": seed, "bytes": 7, "sha256": "0" * 64}
+            del made.videos[arm, prompt, seed]
+            made.add([record | {"sample": "s", "key": "k", "encoder": OURS | other}])
+    tables = make_tables(made)
+    assert rows(tables["paired"]) == []
+    assert rows(tables["encoders"])[1]["compared"] == (
+        "no: its videos were encoded otherwise than those of the baseline 'full'"
+    )
+
+
+@given(vouched=st.sets(st.sampled_from("abcd")), baseline=st.sampled_from("abcd"))
+def test_whoever_is_compared_was_encoded_as_the_baseline_was(vouched: set[str], baseline: str) -> None:
+    unknown = set("abc") - vouched
+    apart = alike.not_compared("abcd", baseline, unknown)
+    assert baseline not in apart
+    compared = set("abcd") - apart.keys() - {baseline}
+    assert not compared & unknown
+    assert not (compared and baseline in unknown)
+    if not unknown:
+        assert apart == {}
+
+
+def test_vbench_s_table_has_no_difference_of_an_arm_that_is_not_compared() -> None:
+    made = with_existing()
+    made.plan["scorers"] = {"temporal_flickering": {}}
+    made.plan["prompts"] = [{"text": text, "dimensions": []} for text in PROMPTS]
+    made.scores["temporal_flickering"] = made.scores.pop("flicker")
+    for record in made.videos.values():
+        record["shape"] = [9, 32, 32, 3]
+    differences = {row["arm"]: row["difference"] for row in rows(vbench_table(made)) if row["score"]}
+    assert differences == {"full": "", "fast": ""}
+    made.plan["experiment"]["arms"]["fast"]["source"]["same_encoder"] = True
+    differences = {row["arm"]: row["difference"] for row in rows(vbench_table(made)) if row["score"]}
+    assert differences == {"full": "", "fast": "0.000000"}
+
+
+def test_the_figure_joins_the_pairs_of_arms_that_are_compared_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure.axes[0]))
+    for vouched in (False, True):
+        figures.score_figure(with_existing(same_encoder=vouched), "flicker", "flicker", tmp_path / "figure.png")
+    apart, joined = drawn
+    assert [label.get_text() for label in apart.get_xticklabels()] == ["full", "fast\nnot compared"]
+    assert [label.get_text() for label in joined.get_xticklabels()] == ["full", "fast"]
+    assert (len(apart.get_lines()), len(joined.get_lines())) == (0, 6)
 
 
 def test_a_constant_difference_is_found_exactly_although_scores_vary() -> None:

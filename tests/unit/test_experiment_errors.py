@@ -170,7 +170,8 @@ def test_a_root_without_permission_can_t_be_written(small: dict[str, Any], write
     ("lines", "said"),
     [
         (["a cat", "a dog", "a cat"], "is the same as the one in line 1"),
-        (["A fantasy landscape", "a fantasy landscape"], "differs only in case from the one in line 1"),
+        (["A fantasy landscape", "a fantasy landscape"], "differs only in case or Unicode form from the one in line 1"),
+        (["a caf\u00e9", "a cafe\u0301"], "differs only in case or Unicode form from the one in line 1"),
         (["", "# only a comment"], "has no prompts"),
     ],
 )

@@ -7,16 +7,23 @@ import csv
 import hashlib
 import os
 import subprocess
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from experiments import changed
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleetcraft.cli.plan import plan_text
 from fleetcraft.evidence.archive import manifests_of
+from fleetcraft.experiment import foreign as foreign_module
+from fleetcraft.experiment.alike import not_compared_in
+from fleetcraft.experiment.arms import VideosSource
 from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.foreign import look
 from fleetcraft.experiment.models import Prompts
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.experiment.prompts import load_prompts
@@ -30,7 +37,12 @@ PROMPTS, SEEDS = ["a red bicycle", "a blue boat", "a green kite"], [0, 1]
 
 
 def list_digests(directory: Path) -> None:
-    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in directory.glob("*.mp4")]
+    list_digests_of(directory, Path.is_file)
+
+
+def list_digests_of(directory: Path, listed: Callable[[Path], bool]) -> None:
+    files = filter(listed, directory.glob("*.mp4"))
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (directory / "SHA256SUMS").write_text("".join(lines))
 
 
@@ -49,7 +61,10 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def foreign(small: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The small experiment with an arm of existing videos in the place of the cached one."""
-    small["arms"] = {"full": small["arms"]["full"], "theirs": {"source": {"videos": str(directory)}}}
+    small["arms"] = {
+        "full": small["arms"]["full"],
+        "theirs": {"source": {"videos": str(directory), "same_encoder": True}},
+    }
     return small
 
 
@@ -137,8 +152,28 @@ def test_videos_of_other_prompts_and_seeds_are_left_alone_and_told(
     text = plan_text(plan)
     assert plan.foreign["theirs"].bytes == sum(file.stat().st_size for file in directory.glob("*-0.mp4"))
     assert f"theirs   3 existing videos, as they are, of {directory}" in text
-    assert "3 others there are not of this experiment: a blue boat-1.mp4" in text
-    assert "differences to other arms include the encoders'" in text
+    assert "theirs: 3 others there are not of this experiment: 'a blue boat-1.mp4'" in text
+
+
+def test_strays_of_every_kind_are_left_alone_and_told(
+    foreign: dict[str, Any], plan_of: PlanOf, directory: Path
+) -> None:
+    for name in ("a blue boat-0.mp4.part", ".DS_Store", "._a blue boat-0.mp4", "read me.txt"):
+        (directory / name).write_text("x")
+    (directory / "older").mkdir()
+    (directory / "older/a blue boat-0.mp4").write_text("another")
+    videos = plan_of(foreign).foreign["theirs"]
+    assert videos.unused == ("._a blue boat-0.mp4",)
+    assert videos.strays == (".DS_Store", "a blue boat-0.mp4.part", "older/", "read me.txt")
+    assert "4 strays there are no .mp4 files: '.DS_Store', 'a blue boat-0.mp4.part', 'older/', …" in videos.remarks[1]
+
+
+def test_an_index_and_a_list_of_digests_beside_the_videos_are_no_strays(
+    foreign: dict[str, Any], index: list[list[str]], plan_of: PlanOf, directory: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "index.csv").rename(directory / "index.csv")
+    foreign["arms"]["theirs"]["source"]["index"] = str(directory / "index.csv")
+    assert plan_of(foreign).foreign["theirs"].remarks == []
 
 
 def test_the_names_of_a_suite_s_prompts_differ_two_of_them_in_case_alone() -> None:
@@ -244,6 +279,7 @@ def test_missing_videos_are_counted_and_named_beside_the_strays(
     assert text.startswith(f"{directory}, key 'arms.theirs.source.videos': 2 of 6 videos are missing")
     assert "'a red bicycle-0.mp4', 'a blue boat-1.mp4'" in text
     assert "1 others are there, of no prompt and seed: 'A red bicycle-0.mp4'" in text
+    assert "names count to the letter: 'A red bicycle-0.mp4' is not 'a red bicycle-0.mp4'" in text
     assert "or say in an `index` which file is which" in text
 
 
@@ -321,6 +357,150 @@ def test_one_video_under_two_names_is_refused(foreign: dict[str, Any], write: Wr
     list_digests(directory)
     text = refusal(write(foreign))
     assert "two videos have the same bytes: 'a blue boat-0.mp4' and 'a blue boat-1.mp4'" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("a blue boat-1.mp4", "A blue Boat-1.mp4"),
+        ("a blue boat-1.mp4", "a blue boat-1.MP4"),
+        ("a caf\u00e9-1.mp4", "a cafe\u0301-1.mp4"),
+    ],
+)
+def test_a_name_that_is_there_twice_but_for_case_or_unicode_form_needs_an_index(
+    foreign: dict[str, Any], write: Write, directory: Path, tmp_path: Path, name: str, twin: str
+) -> None:
+    if "caf" in name:
+        (tmp_path / "prompts.txt").write_text("a caf\u00e9\na red bicycle\n", encoding="utf-8")
+        for seed in SEEDS:
+            (directory / f"a blue boat-{seed}.mp4").rename(directory / f"a caf\u00e9-{seed}.mp4")
+        list_digests(directory)
+    plan_of_file(write(foreign))
+    (directory / twin).write_bytes(b"another")
+    text = refusal(write(foreign))
+    assert f"1 names are there twice but for case or Unicode form: {twin!r} and {name!r}" in text
+    assert "or say in an `index` which file is which" in text
+
+
+def test_the_suite_s_own_two_names_that_differ_in_case_may_both_be_there(
+    foreign: dict[str, Any], plan_of: PlanOf, directory: Path
+) -> None:
+    prompts = Prompts(suite="vbench", dimensions=["overall_consistency"])
+    texts = [prompt.text for prompt in load_prompts(prompts)]
+    lower, upper = (texts.index(text) for text in ("a fantasy landscape", "A fantasy landscape"))
+    wanted = texts[: max(lower, upper)]
+    assert len({"a fantasy landscape", "A fantasy landscape"} & set(wanted)) == 1
+    for text in texts:
+        (directory / video_name(text, 0, [0])).write_text(text)
+    list_digests(directory)
+    foreign |= {"seeds": [0], "prompts": {**prompts.model_dump(exclude_none=True), "limit": len(wanted)}}
+    found = plan_of(foreign).foreign["theirs"]
+    assert len(found.files) == len(wanted)
+    assert {"a fantasy landscape-0.mp4", "A fantasy landscape-0.mp4"} & set(found.unused)
+
+
+@pytest.mark.parametrize("there", ["A RED bicycle-0.mp4", "a red bicycle-0.mp4.mp4", "a red  bicycle-0.webm"])
+def test_a_name_that_is_nearly_the_wanted_one_is_told_and_not_taken(
+    foreign: dict[str, Any], write: Write, directory: Path, there: str
+) -> None:
+    (directory / "a red bicycle-0.mp4").rename(directory / there)
+    text = refusal(write(foreign))
+    assert f"names count to the letter: {there!r} is not 'a red bicycle-0.mp4'" in text
+
+
+@given(
+    name=st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1),
+    ending=st.lists(st.sampled_from([".mp4", ".MP4", ".part", ".webm"]), max_size=3),
+)
+def test_no_mistake_in_case_form_or_ending_keeps_a_name_from_being_recognised(name: str, ending: list[str]) -> None:
+    core = foreign_module._core(f"{name}-0.mp4")
+    for form in ("NFC", "NFD"):
+        assert foreign_module._core(unicodedata.normalize(form, name) + "-0.mp4" + "".join(ending)) == core
+
+
+def test_everything_that_is_wrong_with_a_folder_is_counted_in_one_error(
+    foreign: dict[str, Any], write: Write, directory: Path
+) -> None:
+    (directory / "a red bicycle-0.mp4").unlink()
+    empty(directory)
+    a_directory_at = directory / "a green kite-0.mp4"
+    a_directory_at.unlink()
+    a_directory_at.mkdir()
+    (directory / "A green kite-1.mp4").write_bytes(b"twin")
+    list_digests_of(directory, lambda file: "kite" not in file.name)
+    text = refusal(write(foreign))
+    assert "1 of 6 videos are missing: 'a red bicycle-0.mp4'" in text
+    assert "3 other things are wrong with these videos: `fleetcraft videos check EXPERIMENT` shows all" in text
+    prompts = load_prompts(Prompts(file=foreign["prompts"]["file"]))
+    _, faults = look("theirs", VideosSource(videos=str(directory)), prompts, SEEDS)
+    said = [str(fault) for fault in faults]
+    assert "names are there twice" in said[1]
+    assert said[2].startswith(str(directory / "a blue boat-1.mp4"))
+    assert "1 others can't be used either: 'a green kite-0.mp4'" in said[2]
+    assert "2 videos are not in the list of digests: 'a green kite-0.mp4', 'a green kite-1.mp4'" in said[3]
+
+
+# ---------------------------------------------------------------------- who is compared with whom
+
+
+def test_an_arm_whose_encoder_nobody_vouches_for_is_scored_and_not_compared(
+    foreign: dict[str, Any], plan_of: PlanOf
+) -> None:
+    foreign["scoring"]["dimensions"].append("temporal_flickering")
+    foreign["arms"]["fast"] = foreign["arms"]["full"] | {"steps": 1}
+    vouched = plan_of(foreign)
+    foreign["arms"]["theirs"]["source"]["same_encoder"] = False
+    plan = plan_of(foreign)
+    assert vouched.not_compared == {}
+    assert plan.not_compared == {"theirs": "how its videos were encoded is unknown"}
+    assert plan.scored_shards("theirs", "ssim") == []
+    assert plan.scored_shards("theirs", "temporal_flickering") == vouched.scored_shards("theirs", "ssim")
+    assert plan.scored_shards("fast", "ssim") == vouched.scored_shards("fast", "ssim")
+    text = plan_text(plan)
+    assert "theirs is not compared with full: how its videos were encoded is unknown" in text
+    assert "theirs was encoded as the others are by the experiment's own word" in plan_text(vouched)
+
+
+def test_of_a_baseline_that_nobody_vouches_for_nothing_is_compared(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    foreign |= {"baseline": "theirs", "scoring": {"dimensions": ["temporal_flickering"]}}
+    assert plan_of(foreign).not_compared == {}
+    foreign["arms"]["theirs"]["source"]["same_encoder"] = False
+    assert plan_of(foreign).not_compared == {
+        "full": "how the videos of the baseline 'theirs' were encoded is unknown",
+    }
+
+
+def test_a_dimension_that_compares_is_refused_where_no_arm_is_encoded_alike(
+    foreign: dict[str, Any], write: Write
+) -> None:
+    foreign["arms"]["theirs"]["source"]["same_encoder"] = False
+    text = refusal(write(foreign))
+    assert "key 'scoring.dimensions'" in text
+    assert "no other arm is known to be encoded alike (found 'ssim')" in text
+    assert "say `same_encoder: true` in their `source`" in text
+
+
+def test_whoever_vouches_changes_the_plan_and_no_key(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    foreign["scoring"]["dimensions"] = ["temporal_flickering"]
+    before = plan_of(foreign)
+    foreign["arms"]["theirs"]["source"]["same_encoder"] = False
+    after = plan_of(foreign)
+    assert before.digest != after.digest, "its tables are others"
+    assert not_compared_in(after.document()) == after.not_compared
+    assert not_compared_in(before.document()) == {}
+    assert {before.score_key(s, "temporal_flickering") for s in before.all_samples()} == {
+        after.score_key(s, "temporal_flickering") for s in after.all_samples()
+    }
+
+
+def test_what_ingest_holds_a_claim_against_is_the_experiment_s_encoder(
+    foreign: dict[str, Any], plan_of: PlanOf
+) -> None:
+    assert plan_of(foreign).vouched_stream("theirs") == "h264 yuv420p"
+    assert plan_of(changed(foreign, "encoder.preset", "lossless")).vouched_stream("theirs") == "h264 gbrp"
+    foreign["scoring"]["dimensions"] = ["temporal_flickering"]
+    unclaimed = changed(foreign, "arms.theirs.source.same_encoder", False)
+    assert plan_of(unclaimed).vouched_stream("theirs") is None
 
 
 def test_prompts_that_share_a_file_name_need_an_index(foreign: dict[str, Any], write: Write, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def campaign(
     results = Results(
         {
             "baseline": arms[0],
-            "conditions": {arm: {"videos": {}} for arm in arms},
+            "conditions": {arm: {} for arm in arms},
             "scorers": {dimension: {} for dimension in dimensions},
             "prompts": prompts,
             "seeds": list(seeds),

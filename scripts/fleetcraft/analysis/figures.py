@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from fleetcraft.analysis.encodings import not_compared
 from fleetcraft.analysis.latency import measured, timed_passes
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt
@@ -25,14 +26,20 @@ _MOST_LINES = 200
 
 
 def score_figure(results: Results, dimension: str, label: str, path: Path) -> None:
-    """Every video's score as a dot, arms side by side, pairs joined, and each arm's mean with its interval."""
+    """Every video's score as a dot, arms side by side, and each arm's mean with its interval.
+
+    Lines join the pairs of arms that are compared; the name of another arm says that it isn't.
+    """
     arms = [arm for arm in results.arms if results.values(arm, dimension)]
     scores = {arm: results.values(arm, dimension) for arm in arms}
     figure, axes = plt.subplots(figsize=(1.8 + 1.6 * max(2, len(arms)), 4.2), layout="constrained")
-    shared = [about for about in scores[arms[0]] if all(about in scores[arm] for arm in arms)]
-    if len(arms) > 1 and len(shared) <= _MOST_LINES:
+    apart = not_compared(results)
+    joined = [arm for arm in arms if arm not in apart]
+    shared = [about for about in scores[joined[0]] if all(about in scores[arm] for arm in joined)] if joined else []
+    if len(joined) > 1 and len(shared) <= _MOST_LINES:
+        places = [arms.index(arm) for arm in joined]
         for about in shared:
-            axes.plot(range(len(arms)), [scores[arm][about] for arm in arms], color="0.8", linewidth=0.8, zorder=1)
+            axes.plot(places, [scores[arm][about] for arm in joined], color="0.8", linewidth=0.8, zorder=1)
     for position, arm in enumerate(arms):
         values = list(scores[arm].values())
         axes.scatter(np.full(len(values), position), values, s=18, alpha=0.6, color=f"C{position % 10}", zorder=2)
@@ -40,7 +47,7 @@ def score_figure(results: Results, dimension: str, label: str, path: Path) -> No
         axes.hlines(mean.value, position + 0.12, position + 0.3, color="black", linewidth=2, zorder=3)
         if mean.low is not None and mean.high is not None:
             axes.vlines(position + 0.21, mean.low, mean.high, color="black", linewidth=1, zorder=3)
-    axes.set_xticks(range(len(arms)), arms)
+    axes.set_xticks(range(len(arms)), [f"{arm}\nnot compared" if arm in apart else arm for arm in arms])
     axes.set_xlim(-0.4, max(1, len(arms) - 1) + 0.5 if len(arms) > 1 else 0.6)
     axes.set_ylabel(label)
     axes.set_title(f"{dimension}: {len(scores[arms[0]])} videos an arm")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.analysis.encodings import ENCODERS, encoders_rows, encoding_of, not_compared
 from fleetcraft.analysis.idle_arms import UNITS, refuse_idle_arms
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.ground.errors import Damaged
@@ -56,7 +56,7 @@ class Results:
             # Some latents were made before their records had all of these.
             place[about] = {name: record[name] for name in _KEPT[kind] if name in record}
             if kind == "videos":
-                place[about]["encoder"] = _encoder(record)
+                place[about]["encoding"] = encoding_of(record)
             # A video's record holds that of its decoding. What an earlier version put into the store tells nothing.
             for part in (record, record.get("decoded", {})):
                 for phase, owners in part.get("memory", {}).items():
@@ -97,12 +97,13 @@ def make_tables(results: Results) -> dict[str, str]:
     Raises
     ------
     BadResult : an arm didn't do what it says (`fleetcraft.analysis.idle_arms`).
+    BadInput : existing videos aren't encoded as the experiment says (`fleetcraft.analysis.encodings`).
     """
     refuse_idle_arms(results)
     return {
         "scores": _scores(results),
         "paired": _paired(results),
-        "encoders": _encoders(results),
+        "encoders": csv_text(ENCODERS, encoders_rows(results)),
         "compute": _compute(results),
         "memory": memory_table(results),
         "samples": _samples(results),
@@ -120,9 +121,9 @@ def _scores(results: Results) -> str:
 
 
 def _paired(results: Results) -> str:
-    """Differences to the baseline, pair by pair of the same prompt and seed."""
-    baseline, rows = results.plan["baseline"], []
-    for arm in results.arms:
+    """Differences to the baseline, pair by pair of the same prompt and seed, of arms that were encoded alike."""
+    baseline, apart, rows = results.plan["baseline"], not_compared(results), []
+    for arm in (arm for arm in results.arms if arm not in apart):
         for dimension in results.dimensions:
             ours, theirs = results.values(arm, dimension), results.values(baseline, dimension)
             differences = {about: ours[about] - theirs[about] for about in ours if about in theirs}
@@ -130,22 +131,6 @@ def _paired(results: Results) -> str:
                 mean = mean_over_prompts(by_prompt(differences))
                 rows.append([arm, baseline, dimension, len(differences), *interval(mean)])
     return csv_text(["arm", "baseline", "dimension", "pairs", "mean_difference", "low", "high"], rows)
-
-
-def _encoders(results: Results) -> str:
-    """What encoded the videos of each arm, which by itself makes a difference to scores.
-
-    Of a foreign video only what it became is known, not the settings that decided it.
-    """
-    sizes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for (arm, _, _), record in results.videos.items():
-        sizes[arm, *record["encoder"]].append(record["bytes"])
-    order = {arm: number for number, arm in enumerate(results.arms)}
-    rows = [
-        [*about, len(found), round(sum(found) / len(found))]
-        for about, found in sorted(sizes.items(), key=lambda item: (order[item[0][0]], item[0][1:]))
-    ]
-    return csv_text(["arm", "encoder", "settings", "videos", "mean_bytes"], rows)
 
 
 def _compute(results: Results) -> str:
@@ -208,14 +193,6 @@ def _samples(results: Results) -> str:
                     + ["" if score is None or score["value"] is None else number(score["value"]) for score in scores]
                 )
     return csv_text(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
-
-
-def _encoder(record: Record) -> tuple[str, str]:
-    """Encoder and settings of a video, in a few words that all have which were encoded alike."""
-    foreign = record["encoder"] == "foreign"
-    facts = record["probe"] if foreign else record["encoder"]
-    settings = "unknown" if foreign else f"crf {facts['crf']}"
-    return sys.intern(f"{facts['codec']} {facts['pixel_format']}"), sys.intern(settings)
 
 
 def by_prompt(values: dict[tuple[str, int], float]) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fleetcraft.analysis.encodings import not_compared
 from fleetcraft.analysis.statistics import RESAMPLES, bounds, resampled
 from fleetcraft.analysis.tables import Results, csv_text, number
 from fleetcraft.experiment.video_names import video_name
@@ -68,15 +69,15 @@ def vbench_table(results: Results) -> str:
     """An arm's dimensions, and its quality, semantic and total as far as their dimensions are there.
 
     `low` and `high` are the bounds of `normalised`. `difference`, with its own, is that of the normalised score to the
-    baseline's. A row that lacks its numbers says why.
+    baseline's, for arms that were encoded alike. A row that lacks its score says why.
     """
     judged = {arm: _judged(results, arm) for arm in results.arms}
     estimates = _estimates(results, judged)
-    baseline, rows = results.plan["baseline"], []
+    baseline, apart, rows = results.plan["baseline"], not_compared(results), []
 
     def numbers(arm: str, name: str) -> list[str]:
         ours = estimates[arm].get(name)
-        theirs = estimates[baseline].get(name) if arm != baseline else None
+        theirs = None if arm == baseline or arm in apart else estimates[baseline].get(name)
         cells = ours.cells if ours else [""] * 3
         return [*cells, *(ours.minus(theirs).cells if ours and theirs else [""] * 3)]
 

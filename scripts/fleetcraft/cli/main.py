@@ -23,10 +23,26 @@ from fleetcraft.cli import (
     stage,
     summary,
     verify,
+    videos,
 )
 from fleetcraft.ground.errors import FleetcraftError
 
-COMMANDS = (plan, project, freeze, mirror, scoring, summary, audit, verify, stage, environments, schema, spool, fleet)
+COMMANDS = (
+    plan,
+    project,
+    freeze,
+    mirror,
+    videos,
+    scoring,
+    summary,
+    audit,
+    verify,
+    stage,
+    environments,
+    schema,
+    spool,
+    fleet,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

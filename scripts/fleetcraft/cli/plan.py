@@ -73,16 +73,12 @@ def plan_text(plan: Plan) -> str:
 
 
 def _foreign_lines(plan: Plan) -> list[str]:
-    """What of the arms exists already, and that their encoders are others."""
-    lines = []
-    for arm, videos in plan.foreign.items():
-        lines.append(f"  {arm:<8} {len(videos.files):,} existing videos, as they are, of {videos.directory}")
-        if videos.unused:
-            shown = ", ".join(videos.unused[:3]) + (", …" if len(videos.unused) > 3 else "")
-            lines.append(f"  {'':<8} {len(videos.unused):,} others there are not of this experiment: {shown}")
-    if lines and len(plan.arms) > 1:
-        lines.append(f"  {'':<8} how they were encoded is unknown: differences to other arms include the encoders'")
-    return lines
+    """What of the arms exists already, and what is to be known of it."""
+    lines = [
+        f"  {arm:<8} {len(videos.files):,} existing videos, as they are, of {videos.directory}"
+        for arm, videos in plan.foreign.items()
+    ]
+    return [*lines, *(f"  {'':<8} {remark}" for remark in plan.remarks)]
 
 
 def _unseen_lines(plan: Plan) -> list[str]:

@@ -67,7 +67,7 @@ def summary_text(plan: Plan) -> str:
     text = io.StringIO()
     console = Console(file=text, width=160)
     console.print(table)
-    for line in _encoder_note(_rows(plan, "encoders")):
+    for line in _encoder_note(plan):
         console.print(line, highlight=False)
     if any(cut.values()):
         numbers = ", ".join(f"{number} of {arm}" for arm, number in cut.items() if number)
@@ -78,14 +78,17 @@ def summary_text(plan: Plan) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
-def _encoder_note(rows: Sequence[dict[str, str]]) -> list[str]:
-    """A word on encoders, where scores of arms may differ by them."""
-    encoders = {(row["encoder"], row["settings"]) for row in rows}
-    unknown = any(settings == "unknown" for _, settings in encoders)
-    if len({row["arm"] for row in rows}) < 2 or (len(encoders) == 1 and not unknown):
-        return []
-    arms = [f"  {row['arm']}: {row['encoder']}, settings {row['settings']}" for row in rows]
-    return ["The arms were not all encoded alike, as far as is known: differences include the encoders'.", *arms, ""]
+def _encoder_note(plan: Plan) -> list[str]:
+    """Which arms are not compared, and which are because the experiment vouches for their encoder."""
+    lines = []
+    for row in _rows(plan, "encoders"):
+        # A table of an earlier version doesn't tell.
+        verdict, _, reason = row.get("compared", "").partition(": ")
+        if verdict == "no":
+            lines.append(f"  {row['arm']}: {row['encoder']}, not compared with {plan.baseline}: {reason}")
+        elif row["settings"] == "vouched for":
+            lines.append(f"  {row['arm']}: {row['encoder']}, encoded as the others are by the experiment's own word")
+    return ["Encoders shift scores: only arms that share one are compared.", *lines, ""] if lines else []
 
 
 def _latencies(plan: Plan) -> str:

@@ -182,6 +182,11 @@ class VideosSource(Model):
     sha256sums: str | None = Field(
         None, description="List of the videos' SHA-256, as sha256sum prints it (default: SHA256SUMS in the directory)"
     )
+    same_encoder: bool = Field(
+        False,
+        description="Your word that these videos were encoded as those of the other arms, which nothing in them proves;"
+        " without it the arm is scored, and not compared",
+    )
 
 
 class ForeignArm(Model):

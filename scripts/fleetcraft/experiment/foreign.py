@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shlex
 import stat
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fleetcraft.experiment.arms import VideosSource
-from fleetcraft.experiment.prompts import Prompt
+from fleetcraft.experiment.models import Prompts
+from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.mirror.sums import parse_sums
@@ -27,6 +30,9 @@ _SHOWN = 3
 _About = tuple[str, int]
 """Prompt and seed."""
 
+_ENDINGS = re.compile(r"(\.(mp4|m4v|mov|mkv|webm|avi|gif|part|partial|tmp|crdownload|download|aria2|bak))+$")
+"""What may stand in the place of `.mp4`, or be left after it by a program that wasn't done."""
+
 
 @dataclass(frozen=True)
 class ForeignVideos:
@@ -35,7 +41,8 @@ class ForeignVideos:
     files : prompt and seed → file, relative to the directory.
     digests : prompt and seed → the SHA-256 that the list has for that file.
     bytes : of all of them together.
-    unused : files of the directory that are of no prompt and seed of the experiment.
+    unused : videos in the directory that are of no prompt and seed of the experiment.
+    strays : what else lies there and is neither a video nor a list that the experiment names; folders end in a slash.
     """
 
     directory: Path
@@ -43,6 +50,17 @@ class ForeignVideos:
     digests: dict[_About, str]
     bytes: int
     unused: tuple[str, ...]
+    strays: tuple[str, ...]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is left alone, in sentences without a full stop."""
+        found = []
+        if self.unused:
+            found.append(f"{len(self.unused):,} others there are not of this experiment: {_some(self.unused)}")
+        if self.strays:
+            found.append(f"{len(self.strays):,} strays there are no .mp4 files: {_some(self.strays)}")
+        return found
 
 
 def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Sequence[int]) -> ForeignVideos:
@@ -50,7 +68,35 @@ def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds
 
     Raises
     ------
-    BadInput : one is missing, empty, unreadable, not in the list of digests, or the same as another.
+    BadInput : something is wrong with the set of them (`look`).
+    """
+    videos, faults = look(arm, source, prompts, seeds)
+    if not faults:
+        return videos
+    first, *others = faults
+    if not others:
+        raise first
+    more = f"{len(others)} other things are" if len(others) > 1 else "another thing is"
+    raise type(first)(
+        f"{first.problem} ({more} wrong with these videos: `fleetcraft videos check EXPERIMENT` shows all)",
+        file=first.file,
+        key=first.key,
+        value=first.value,
+        remedy=first.remedy,
+    )
+
+
+def look(
+    arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Sequence[int]
+) -> tuple[ForeignVideos, list[FleetcraftError]]:
+    """The videos of an arm as far as they can be used, and everything that is wrong with the set of them.
+
+    That is: one is missing, has a name that another one has but for case or Unicode form, is empty, unreadable, not in
+    the list of digests, or the same as another.
+
+    Raises
+    ------
+    BadInput : nobody can tell which files are wanted, or the directory can't be listed.
     """
     key, directory = f"arms.{arm}.source", Path(source.videos)
     if not directory.is_dir():
@@ -62,13 +108,22 @@ def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds
         files = _by_name(directory, wanted, seeds, key)
     else:
         files = _by_index(Path(source.index), wanted, f"{key}.index")
-    found = _listed(directory, files.values(), f"{key}.videos")
+    entries = _listed(directory, files.values(), f"{key}.videos")
+    found = {name: entry for name, entry in entries.items() if name.lower().endswith(".mp4")}
     unused = tuple(sorted(found.keys() - set(files.values())))
-    _refuse_missing(directory, files.values(), found, unused, source, f"{key}.videos")
-    size = sum(_size(directory / name, found[name], f"{key}.videos") for name in files.values())
     sums = Path(source.sha256sums) if source.sha256sums else directory / _SUMS
-    digests = _digests(directory, files, sums, f"{key}.sha256sums")
-    return ForeignVideos(directory, files, digests, size, unused)
+    strays = _strays(directory, entries, {sums, *([Path(source.index)] if source.index else [])})
+    suite = any(prompt.dimensions for prompt in prompts)
+    faults: list[FleetcraftError] = [
+        *_missing(directory, list(files.values()), found, (*unused, *strays), source, f"{key}.videos"),
+        *([] if source.index else _twins(directory, files.values(), unused, f"{key}.videos", suite=suite)),
+    ]
+    there = {about: name for about, name in files.items() if name in found}
+    sizes, useless = _sizes(directory, {name: found[name] for name in there.values()}, f"{key}.videos")
+    digests, doubtful = _digests(directory, there, sums, f"{key}.sha256sums")
+    usable = {about: name for about, name in there.items() if name in sizes}
+    videos = ForeignVideos(directory, usable, digests, sum(sizes.values()), unused, strays)
+    return videos, [*faults, *useless, *doubtful]
 
 
 def _by_name(directory: Path, wanted: Sequence[_About], seeds: Sequence[int], key: str) -> dict[_About, str]:
@@ -143,12 +198,12 @@ def _row(place: str, row: dict[str, str | None], key: str) -> tuple[_About, str]
 
 
 def _listed(directory: Path, wanted: Iterable[str], key: str) -> dict[str, os.DirEntry[str]]:
-    """Path below `directory` → entry, of every video in the folders that have a wanted one."""
+    """Path below `directory` → entry, of everything in the folders that have a wanted video."""
     found: dict[str, os.DirEntry[str]] = {}
     for folder in sorted({os.path.dirname(name) for name in wanted}):  # noqa: PTH120
         try:
             with os.scandir(directory / folder) as entries:
-                videos = [entry for entry in entries if entry.name.lower().endswith(".mp4")]
+                found.update({os.path.join(folder, entry.name): entry for entry in entries})  # noqa: PTH118
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -158,25 +213,37 @@ def _listed(directory: Path, wanted: Iterable[str], key: str) -> dict[str, os.Di
                 key=key,
                 remedy="Make it readable for you",
             ) from None
-        found.update({os.path.join(folder, entry.name): entry for entry in videos})  # noqa: PTH118
     return found
 
 
-def _refuse_missing(
+def _strays(directory: Path, entries: dict[str, os.DirEntry[str]], lists: set[Path]) -> tuple[str, ...]:
+    """What is neither a video, nor one of the `lists`, nor a folder that was looked into."""
+    folders = {os.path.dirname(name) for name in entries}  # noqa: PTH120
+    return tuple(
+        f"{name}/" if entry.is_dir() else name
+        for name, entry in sorted(entries.items())
+        if not name.lower().endswith(".mp4") and name not in folders and directory / name not in lists
+    )
+
+
+def _missing(
     directory: Path,
-    wanted: Iterable[str],
-    found: dict[str, os.DirEntry[str]],
-    unused: Sequence[str],
+    names: Sequence[str],
+    found: Collection[str],
+    others: Sequence[str],
     source: VideosSource,
     key: str,
-) -> None:
-    names = list(wanted)
+) -> Iterator[BadInput]:
     missing = [name for name in names if name not in found]
     if not missing:
         return
-    strays = f"; {len(unused):,} others are there, of no prompt and seed: {_some(unused)}" if unused else ""
-    raise BadInput(
-        f"{len(missing):,} of {len(names):,} videos are missing: {_some(missing)}{strays}",
+    said = f"; {len(others):,} others are there, of no prompt and seed: {_some(others)}" if others else ""
+    cores = {_core(name): name for name in others}
+    near = [f"{cores[_core(name)]!r} is not {name!r}" for name in missing if _core(name) in cores]
+    if near:
+        said += f"; names count to the letter: {', '.join(near[:_SHOWN])}{', …' if len(near) > _SHOWN else ''}"
+    yield BadInput(
+        f"{len(missing):,} of {len(names):,} videos are missing: {_some(missing)}{said}",
         file=directory,
         key=key,
         remedy="Name each `{prompt}-{index}.mp4`, where the index is the place of its seed in `seeds`, from 0, "
@@ -186,17 +253,58 @@ def _refuse_missing(
     )
 
 
-def _size(file: Path, entry: os.DirEntry[str], key: str) -> int:
-    """Bytes of a video, after a look at what can be told without reading it."""
-    try:
-        status = entry.stat()
-    except OSError as error:
-        problem = f"this can't be looked at ({error.strerror}): it may be a link whose target has gone"
-    else:
-        problem = _problem(file, status)
-    if problem:
-        raise BadInput(problem, file=file, key=key, remedy="Put a whole, readable video there")
-    return status.st_size
+def _twins(
+    directory: Path, wanted: Iterable[str], unused: Iterable[str], key: str, *, suite: bool
+) -> Iterator[BadInput]:
+    """Videos with the names of wanted ones but for case or Unicode form: either may be the one that is meant."""
+    folded = {_folded(name): name for name in wanted}
+    twins = {name: folded[_folded(name)] for name in unused if _folded(name) in folded}
+    if twins and suite:
+        # The suite itself has two prompts that differ in case alone.
+        known = {prompt.text for prompt in load_prompts(Prompts(suite="vbench"))}
+        twins = {name: other for name, other in twins.items() if name.rpartition("-")[0] not in known}
+    if twins:
+        pairs = [f"{name!r} and {other!r}" for name, other in twins.items()]
+        yield BadInput(
+            f"{len(pairs):,} names are there twice but for case or Unicode form:"
+            f" {', '.join(pairs[:_SHOWN])}{', …' if len(pairs) > _SHOWN else ''}",
+            file=directory,
+            key=key,
+            remedy="Remove those that aren't meant, or say in an `index` which file is which",
+        )
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _core(name: str) -> str:
+    """A name without what people and programs get wrong in it: case, Unicode form, spaces, endings."""
+    return _ENDINGS.sub("", " ".join(_folded(name).split()))
+
+
+def _sizes(directory: Path, found: dict[str, os.DirEntry[str]], key: str) -> tuple[dict[str, int], list[BadInput]]:
+    """Bytes of each usable video, and what is wrong with the others that can be told without reading them."""
+    sizes: dict[str, int] = {}
+    problems = []
+    for name, entry in found.items():
+        try:
+            status = entry.stat()
+        except OSError as error:
+            problem = f"this can't be looked at ({error.strerror}): it may be a link whose target has gone"
+        else:
+            problem = _problem(directory / name, status)
+            sizes[name] = status.st_size
+        if problem:
+            problems.append((name, problem))
+            sizes.pop(name, None)
+    if not problems:
+        return sizes, []
+    (first, problem), *others = problems
+    more = f"; {len(others):,} others can't be used either: {_some([name for name, _ in others])}" if others else ""
+    return sizes, [
+        BadInput(f"{problem}{more}", file=directory / first, key=key, remedy="Put a whole, readable video there")
+    ]
 
 
 def _problem(file: Path, status: os.stat_result) -> str:
@@ -210,38 +318,48 @@ def _problem(file: Path, status: os.stat_result) -> str:
     return ""
 
 
-def _digests(directory: Path, files: dict[_About, str], sums: Path, key: str) -> dict[_About, str]:
+def _digests(
+    directory: Path, files: dict[_About, str], sums: Path, key: str
+) -> tuple[dict[_About, str], list[FleetcraftError]]:
+    """What the list of digests has of the files, and what is wrong with it."""
     where = shlex.quote(_SUMS if sums == directory / _SUMS else str(sums.absolute()))
     command = f"(cd {shlex.quote(str(directory))} && find . -iname '*.mp4' | sort | xargs -d '\\n' sha256sum > {where})"
     if not sums.is_file():
-        raise BadInput(
-            "the list of these videos' SHA-256 digests is missing: no number could be traced to them",
-            file=sums,
-            key=key,
-            remedy=f"Make it once: {command}",
-        )
+        problem = "the list of these videos' SHA-256 digests is missing: no number could be traced to them"
+        return {}, [BadInput(problem, file=sums, key=key, remedy=f"Make it once: {command}")]
     try:
         listed = parse_sums(sums)
     except FleetcraftError as error:
-        raise error.about(key) from None
+        return {}, [error.about(key)]
+    faults: list[FleetcraftError] = []
     unlisted = [name for name in files.values() if name not in listed]
     if unlisted:
-        raise BadInput(
-            f"{len(unlisted):,} videos are not in the list of digests: {_some(unlisted)}",
-            file=sums,
-            key=key,
-            remedy=f"Make it again: {command}",
-        )
-    owners: dict[str, str] = {}
-    for name in files.values():
-        if (other := owners.setdefault(listed[name], name)) != name:
-            raise BadInput(
-                f"two videos have the same bytes: {other!r} and {name!r}",
+        faults.append(
+            BadInput(
+                f"{len(unlisted):,} videos are not in the list of digests: {_some(unlisted)}",
                 file=sums,
                 key=key,
-                remedy="Put the right video in the place of the one that is a copy, and make the list again",
+                remedy=f"Make it again: {command}",
             )
-    return {about: listed[name] for about, name in files.items()}
+        )
+    digests = {about: listed[name] for about, name in files.items() if name in listed}
+    owners: dict[str, str] = {}
+    copies = [
+        f"{owner!r} and {files[about]!r}"
+        for about, digest in digests.items()
+        if (owner := owners.setdefault(digest, files[about])) != files[about]
+    ]
+    if copies:
+        some = ", ".join(copies[:_SHOWN]) + (", …" if len(copies) > _SHOWN else "")
+        faults.append(
+            BadInput(
+                f"two videos have the same bytes: {some}",
+                file=sums,
+                key=key,
+                remedy="Put the right video in the place of each copy, and make the list again",
+            )
+        )
+    return digests, faults
 
 
 def _some(names: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from fleetcraft.calibration.hardware import hardware
 from fleetcraft.calibration.table import BatchTable
+from fleetcraft.experiment.alike import not_compared
 from fleetcraft.experiment.conditions import Condition, Foreign, Generated
 from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
@@ -153,6 +154,36 @@ class Plan:
     def dimensions(self) -> list[str]:
         return self.experiment.scoring.dimensions
 
+    @cached_property
+    def not_compared(self) -> dict[str, str]:
+        """Arm → why it is not compared with the baseline."""
+        return not_compared(self.arms, self.baseline, self.experiment.foreign.keys() - self._vouched_for)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is no mistake and yet to be known before a campaign runs: sentences without a full stop."""
+        found = [
+            f"{arm} is not compared with {self.baseline}: {reason} (`same_encoder` in an arm's source vouches for it)"
+            for arm, reason in self.not_compared.items()
+        ]
+        for arm in self._vouched_for:
+            found.append(f"{arm} was encoded as the others are by the experiment's own word")
+        for arm, videos in self.foreign.items():
+            found += [f"{arm}: {remark}" for remark in videos.remarks]
+        return found
+
+    def vouched_stream(self, arm: str) -> str | None:
+        """Codec and pixel format that an arm's existing videos must have for what the experiment vouches for.
+
+        None where it vouches for nothing, or for no more than that two arms of existing videos are alike, which only
+        the videos of both can contradict.
+        """
+        return self.encoder.stream if self.experiment.generated and arm in self._vouched_for else None
+
+    @property
+    def _vouched_for(self) -> list[str]:
+        return [name for name, arm in self.experiment.foreign.items() if arm.source.same_encoder]
+
     @property
     def sample_count(self) -> int:
         return len(self.arms) * len(self.prompts) * len(self.experiment.seeds)
@@ -199,7 +230,7 @@ class Plan:
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
         """The shards in which `dimension` has something to score in `arm`."""
-        if self.known[dimension].pairwise and arm == self.baseline:
+        if self.known[dimension].pairwise and (arm == self.baseline or arm in self.not_compared):
             return []
         return [
             name
@@ -241,20 +272,27 @@ class Plan:
                 )
 
     def _refuse_idle_dimensions(self) -> None:
+        alike = [arm for arm in self.arms if arm != self.baseline and arm not in self.not_compared]
         for dimension in self.dimensions:
-            # By the prompts alone: every job makes a plan, and none of them needs all shards.
-            compared = not self.known[dimension].pairwise or len(self.arms) > 1
-            if not compared or not any(self.is_scored(prompt, dimension) for prompt in self.prompts):
-                pairwise = self.known[dimension].pairwise
+            if self.known[dimension].pairwise and not alike:
                 raise BadInput(
                     "it compares with the baseline, and there is no other arm"
-                    if pairwise
-                    else f"none of the prompts is one that the suite {self.experiment.prompts.suite!r} has for it",
+                    if len(self.arms) == 1
+                    else "it compares with the baseline, and no other arm is known to be encoded alike",
                     key="scoring.dimensions",
                     value=dimension,
                     remedy="Add an arm, or leave this dimension out"
-                    if pairwise
-                    else "Choose prompts or dimensions that match",
+                    if len(self.arms) == 1
+                    else "Leave this dimension out or, if you know that existing videos were encoded as the others are,"
+                    " say `same_encoder: true` in their `source`",
+                )
+            # By the prompts alone: every job makes a plan, and none of them needs all shards.
+            if not any(self.is_scored(prompt, dimension) for prompt in self.prompts):
+                raise BadInput(
+                    f"none of the prompts is one that the suite {self.experiment.prompts.suite!r} has for it",
+                    key="scoring.dimensions",
+                    value=dimension,
+                    remedy="Choose prompts or dimensions that match",
                 )
 
     def _refuse_unsuited_dimensions(self) -> None:
@@ -401,6 +439,7 @@ class Plan:
                 "scorers": [self.scorer_settings(dimension) for dimension in self.dimensions],
                 "shard_size": self.experiment.shard_size,
                 **({"timing": timing} if (timing := self.timing_settings()) else {}),
+                **({"same_encoder": vouched} if (vouched := self._vouched_for) else {}),
             }
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,16 +60,18 @@ def _from_file(file: Path) -> tuple[Prompt, ...]:
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        if text.lower() in seen:
-            earlier, spelling = seen[text.lower()]
-            alike = "is the same as" if spelling == text else "differs only in case from"
+        # Some filesystems keep names apart by neither case nor Unicode form.
+        folded = unicodedata.normalize("NFC", text).lower()
+        if folded in seen:
+            earlier, spelling = seen[folded]
+            alike = "is the same as" if spelling == text else "differs only in case or Unicode form from"
             raise BadInput(
                 f"this prompt {alike} the one in line {earlier}: videos are named by prompt, the two would be mixed up",
                 file=f"{file}:{number}",
                 value=text,
                 remedy="Remove or reword one of the two",
             )
-        seen[text.lower()] = (number, text)
+        seen[folded] = (number, text)
     if not seen:
         raise BadInput(
             "this file has no prompts", file=file, key="prompts.file", remedy="Write one prompt a line into it"

@@ -25,12 +25,16 @@ _LOOK = "Leave it out, or look at what made it: even such a video gets scores"
 
 @dataclass(frozen=True)
 class Planned:
-    """What a video has to be; None where anything goes."""
+    """What a video has to be; None where anything goes.
+
+    stream : codec and pixel format, as ffmpeg names them, that the experiment vouches for.
+    """
 
     width: int | None = None
     height: int | None = None
     frames: int | None = None
     fps: int | None = None
+    stream: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,12 @@ def _not_as_planned(facts: Facts, planned: Planned) -> Iterator[Fault]:
         yield Fault(
             f"it has {_rate(facts)}, not {planned.fps} as planned",
             "Plan the rate that the videos have: some scores depend on it",
+        )
+    if planned.stream not in (None, facts.stream):
+        yield Fault(
+            f"it is {facts.stream} and not {planned.stream}, so it wasn't encoded as the other arms are, as"
+            " `same_encoder` says",
+            "Leave that key out: the arm is scored all the same, and not compared",
         )
 
 

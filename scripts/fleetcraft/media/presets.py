@@ -15,6 +15,12 @@ from fleetcraft.ground.repository import RESOURCES
 PRESETS_FILE = RESOURCES / "encoders.yaml"
 
 
+_PLAYED = {"libx264": "h264", "libx264rgb": "h264"}
+"""ffmpeg's encoders by the codec that they write."""
+_PLANAR = {"rgb24": "gbrp"}
+"""What becomes of pixel formats that no codec stores as they are given."""
+
+
 @dataclass(frozen=True)
 class EncoderSettings:
     """Everything that decides the bytes of a video, given its frames.
@@ -28,6 +34,12 @@ class EncoderSettings:
     crf: int
     arguments: tuple[str, ...]
     ffmpeg_sha256: str
+
+    @property
+    def stream(self) -> str | None:
+        """Codec and pixel format as a player finds them; None of an encoder that isn't known here."""
+        codec = _PLAYED.get(self.codec)
+        return codec and f"{codec} {_PLANAR.get(self.pixel_format, self.pixel_format)}"
 
     def as_json(self) -> dict[str, Any]:
         """The settings as they enter keys and jobs."""

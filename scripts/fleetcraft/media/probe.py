@@ -73,6 +73,11 @@ class Facts:
     frozen: bool
     damage: str | None
 
+    @property
+    def stream(self) -> str:
+        """Codec and pixel format in one."""
+        return f"{self.codec} {self.pixel_format}"
+
     def as_json(self) -> dict[str, Any]:
         """The facts as a record holds them: all but where the file is."""
         document = asdict(self)

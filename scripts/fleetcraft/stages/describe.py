@@ -118,6 +118,7 @@ def _ingest(plan: Plan, arm: str, shard: str) -> Job:
         settings={
             "directory": str(foreign.directory),
             "video": plan.experiment.video.model_dump(mode="json"),
+            "stream": plan.vouched_stream(arm),
             "ffmpeg_sha256": plan.encoder.ffmpeg_sha256,
         },
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
 
 from fleetcraft.ground.digests import sha256_file
@@ -55,7 +57,7 @@ def _take_in(job: Job, store: Store, sample: Sample) -> Record:
             _copy(original, path, sample["sha256"])
         with ledger.phase("check"):
             facts = _facts(original, path)
-            refuse(facts, Planned(**video))
+            refuse(facts, Planned(**video, stream=job.settings["stream"]))
             found.update(facts.as_json())
 
     record = {
@@ -76,6 +78,14 @@ def _take_in(job: Job, store: Store, sample: Sample) -> Record:
 
 
 def _copy(original: Path, copy: Path, sha256: str) -> None:
+    with reading(original) as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target, _BLOCK)
+    refuse_other_bytes(original, sha256_file(copy), sha256)
+
+
+@contextmanager
+def reading(original: Path) -> Iterator[BufferedReader]:
+    """The bytes of an existing video; BadInput where they can't be read."""
     try:
         source = original.open("rb")
     except OSError as error:
@@ -84,11 +94,15 @@ def _copy(original: Path, copy: Path, sha256: str) -> None:
             file=original,
             remedy="Put it back, readable for you",
         ) from error
-    with source, copy.open("wb") as target:
-        shutil.copyfileobj(source, target, _BLOCK)
-    if (found := sha256_file(copy)) != sha256:
+    with source:
+        yield source
+
+
+def refuse_other_bytes(original: Path, found: str, listed: str) -> None:
+    """Damaged where the SHA-256 that was found isn't the listed one."""
+    if found != listed:
         raise Damaged(
-            f"the SHA-256 of this video is not {sha256}, as its list of digests says",
+            f"the SHA-256 of this video is not {listed}, as its list of digests says",
             file=original,
             value=found,
             remedy="Put back the video that was listed or, if this is the one that is meant, make the list again",
