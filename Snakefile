@@ -27,6 +27,7 @@ include: "rules/decode.smk"
 include: "rules/encode.smk"
 include: "rules/ingest.smk"
 include: "rules/score.smk"
+include: "rules/search.smk"
 include: "rules/calibrate.smk"
 include: "rules/timing.smk"
 include: "rules/analyze.smk"
@@ -42,6 +43,7 @@ rule all:
         # Named although the evidence needs them too: Snakemake makes a lost file again only if it is asked for.
         all_manifests("videos"),
         all_manifests("scores"),
+        all_manifests("choices"),
         expand(PATHS.view_index("{arm}"), arm=PLAN.arms),
     message:
         "The campaign {PLAN.experiment.name} is complete"

@@ -11,6 +11,8 @@ rule archive:
         scores=all_manifests("scores"),
         tables=rules.tables.output,
         latency=latency_results,
+        search=search_results,
+        choices=all_manifests("choices"),
         figures=expand(PATHS.score_figure("{dimension}"), dimension=PLAN.dimensions),
         sheets=expand(PATHS.contact_sheet("{arm}"), arm=PLAN.arms),
     output:

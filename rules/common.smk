@@ -15,6 +15,7 @@ from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment import batches
 from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
 from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
+from fleetcraft.experiment.search import Choice
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
@@ -35,7 +36,8 @@ envvars:
 
 
 wildcard_constraints:
-    arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+    # With what a search adds to the name of an arm.
+    arm=r"[A-Za-z0-9][A-Za-z0-9_.-]*(@[0-9]+(\.[0-9]+)?)?",
     model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     dimension="|".join(map(re.escape, PLAN.known)),
     side="|".join(SIDES),
@@ -44,7 +46,33 @@ wildcard_constraints:
 
 def model_of_arm(wildcards):
     """The record of the arm's model."""
-    return PATHS.model(PLAN.experiment.generated[wildcards.arm].model)
+    return PATHS.model(PLAN.settings(wildcards.arm).model)
+
+
+def chosen_before(wildcards):
+    """What an arm of a search waits for: the choice of its samples, and others of them that may be among the chosen."""
+    choice = PLAN.searches.before(wildcards.arm)
+    if choice is None:
+        return []
+    return [
+        PATHS.choices(choice.search, str(choice.round), wildcards.shard),
+        PATHS.latents(PLAN.searches.made_in(wildcards.arm), wildcards.shard),
+    ]
+
+
+def scores_of_candidates(wildcards):
+    """The manifests of the scores that a round of a search chooses by."""
+    choice = Choice(wildcards.arm, int(wildcards.search_round))
+    verifier = PLAN.experiment.searches[wildcards.arm].verifier
+    return [
+        PATHS.scores(arm, verifier, wildcards.shard)
+        for arm in PLAN.searches.entrants(choice)
+    ]
+
+
+def choice_digest(wildcards):
+    choice = Choice(wildcards.arm, int(wildcards.search_round))
+    return PLAN.searches.digest(choice, wildcards.shard)
 
 
 # Whatever grows with the campaign is a function: a job that is run by itself then doesn't pay for the others.
@@ -86,6 +114,11 @@ def latency_results(wildcards):
     return rules.latency.output if PLAN.experiment.timing else []
 
 
+def search_results(wildcards):
+    """Tables and figures of searches, where the experiment has some."""
+    return rules.search.output if PLAN.experiment.searches else []
+
+
 def trials(wildcards):
     """The records of all trials."""
     return [
@@ -99,7 +132,7 @@ def all_manifests(kind):
     """Stands for all manifests that hold records of one kind."""
 
     def manifests(wildcards):
-        return [str(manifest) for manifest in manifests_of(PLAN)[kind]]
+        return [str(manifest) for manifest in manifests_of(PLAN).get(kind, [])]
 
     return manifests
 

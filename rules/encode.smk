@@ -12,7 +12,7 @@ rule encode:
     benchmark:
         PATHS.benchmark("encode", "{arm}", "{shard}")
     wildcard_constraints:
-        arm=one_of(PLAN.experiment.generated),
+        arm=one_of(PLAN.made_arms),
     conda:
         "../envs/diffusion.yaml"
     threads: 1

@@ -1,4 +1,4 @@
-# Needs: the arm's model. Makes: latents in the store, and the manifest of a shard's latents.
+# Needs: the arm's model; for what a search has chosen, the choice. Makes: latents in the store, and the manifest of a shard's latents.
 
 
 rule generate:
@@ -6,6 +6,7 @@ rule generate:
     input:
         # Ancient: what a model is stands in the digest; the same model built anew makes nothing stale.
         model=ancient(model_of_arm),
+        chosen=chosen_before,
     output:
         manifest=PATHS.latents("{arm}", "{shard}"),
     log:

@@ -13,7 +13,7 @@ from experiments import changed
 
 from fleetcraft.analysis.tables import Results
 from fleetcraft.evidence.verify import _check_samples
-from fleetcraft.experiment.conditions import condition_of
+from fleetcraft.experiment.conditions import conditions_of
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.paths import Paths
 from fleetcraft.ground.toolchain import Toolchain
@@ -204,8 +204,8 @@ def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[st
     plan = plan_of(small)
     document = plan.document()
     recomputed = {
-        condition_of(condition).sample_id(prompt["text"], seed, 0)
-        for condition in document["conditions"].values()
+        condition.sample_id(prompt["text"], seed, 0)
+        for condition in conditions_of(document["conditions"]).values()
         for prompt in document["prompts"]
         for seed in document["seeds"]
     }

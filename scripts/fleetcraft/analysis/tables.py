@@ -13,6 +13,7 @@ from typing import Any
 from fleetcraft.analysis.encodings import ENCODERS, encoders_rows, encoding_of, not_compared
 from fleetcraft.analysis.idle_arms import UNITS, refuse_idle_arms
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
+from fleetcraft.experiment.batches import DEVICE_PHASES
 from fleetcraft.ground.errors import Damaged
 from fleetcraft.ground.ledger import PEAK, PHASES, Held, most
 from fleetcraft.ground.records import Record, iterate_records
@@ -20,9 +21,9 @@ from fleetcraft.ground.records import Record, iterate_records
 TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
-    "latents": ("sample", "work", "values_sha256", "prompt_cut"),
-    "videos": ("sample", "key", "sha256", "bytes", "shape"),
-    "scores": ("sample", "video", "value"),
+    "latents": ("sample", "drawn_seed", "work", "values_sha256", "prompt_cut"),
+    "videos": ("sample", "drawn_seed", "key", "sha256", "bytes", "shape"),
+    "scores": ("sample", "drawn_seed", "video", "value", "seconds"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
 
@@ -34,6 +35,9 @@ class Results:
     plan : the document of `plan.json`.
     memory : (arm, phase, owner) → the most that any sample's record tells. Figures of the machine that computed, so
         not the same in another campaign.
+    choices : (searched arm, round, prompt, seed) → what was kept of which candidates.
+    device_seconds : how long models had their device to make a video. Of a bulk campaign, so an account of what was
+        occupied, and no latency.
     """
 
     plan: dict[str, Any]
@@ -41,12 +45,17 @@ class Results:
     videos: dict[tuple[str, str, int], Record] = field(default_factory=dict)
     scores: dict[str, dict[tuple[str, str, int], Record]] = field(default_factory=lambda: defaultdict(dict))
     memory: dict[tuple[str, str, str], Held] = field(default_factory=dict)
+    choices: dict[tuple[str, int, str, int], Record] = field(default_factory=dict)
+    device_seconds: dict[tuple[str, str, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, records: Iterable[Record]) -> None:
         """Sort records in; a second one about the same thing is an error, not a choice."""
         for record in records:
             about = (record["arm"], record["prompt"], record["seed"])
             kind = record["kind"]
+            if kind == "choices":
+                self.choices[record["arm"], record["round"], record["prompt"], record["seed"]] = record
+                continue
             place = self.scores[record["dimension"]] if kind == "scores" else getattr(self, kind)
             if about in place:
                 raise Damaged(
@@ -59,6 +68,9 @@ class Results:
                 place[about]["encoding"] = encoding_of(record)
             # A video's record holds that of its decoding. What an earlier version put into the store tells nothing.
             for part in (record, record.get("decoded", {})):
+                if kind != "scores":
+                    seconds = part.get("seconds", {})
+                    self.device_seconds[about] += sum(seconds.get(phase, 0.0) for phase in DEVICE_PHASES)
                 for phase, owners in part.get("memory", {}).items():
                     for owner, held in owners.items():
                         key = (record["arm"], phase, owner)
@@ -167,7 +179,7 @@ def _share(works: list[dict[str, Any]], unit: str) -> str:
 def memory_table(results: Results) -> str:
     """The most that each phase and each owner in it held in any sample of an arm, in MiB; empty where not measured."""
     keys = sorted(
-        results.memory,
+        (key for key in results.memory if key[0] in results.plan["conditions"]),
         key=lambda key: (results.arms.index(key[0]), PHASES.index(key[1]), key[2] != PEAK, key[2]),
     )
     figures = ("host_mb", "device_mb")

@@ -22,7 +22,7 @@ _GIB = 2**30
 
 def cost_lines(plan: Plan) -> list[str]:
     """Tables of models, of the arms that they generate, and of weights; nothing where no arm is generated."""
-    from fleetcraft.experiment.costs import arm_cost, model_cost
+    from fleetcraft.experiment.costs import arm_cost, model_cost, searched_flops
 
     arms = plan.experiment.generated
     if not arms:
@@ -51,7 +51,10 @@ def cost_lines(plan: Plan) -> list[str]:
             _short(cost.sample_flops / 1e15),
             _short(cost.sample_flops * samples / 1e15),
         )
-    total = sum(cost.sample_flops * samples for cost in costs.values())
+    searched = searched_flops(plan, costs)
+    for name, flops in searched.items():
+        compute.add_row(name, "search", "", _short(flops / 1e15), _short(flops * samples / 1e15))
+    total = samples * (sum(cost.sample_flops for cost in costs.values()) + sum(searched.values()))
     weights = _table(
         "weights", "dtype", "transformer\nGiB", "text encoder\nGiB", f"VAE ({plan.experiment.decode.dtype})\nGiB"
     )
@@ -69,6 +72,11 @@ def cost_lines(plan: Plan) -> list[str]:
         *_wrapped(
             f"{_short(total / 1e15)} PFLOP for the campaign, if everything is computed: caches skip some of it. `of`"
             " says how many samples are in a forward where it is more than one, those of guidance included."
+            + (
+                " A search counts all candidates and the winner; what arms have in common is made once."
+                if searched
+                else ""
+            )
         ),
         "",
         *_lines(weights),

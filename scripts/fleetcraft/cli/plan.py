@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
 from fleetcraft.cli.costs import cost_lines
+from fleetcraft.ground.errors import Damaged, PurgedScratch
 from fleetcraft.ground.units import bytes_text
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def plan_text(plan: Plan) -> str:
         f"{len(plan.arms)} arms × {len(plan.prompts):,} prompts × {seeds} seeds",
         f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
         *_foreign_lines(plan),
+        *_search_lines(plan),
         f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
         f"  shards   {len(sizes):,} an arm, of {min(sizes)} to {max(sizes)} samples",
         f"  scores   {', '.join(plan.dimensions)}",
@@ -81,6 +83,19 @@ def _foreign_lines(plan: Plan) -> list[str]:
     return [*lines, *(f"  {'':<8} {remark}" for remark in plan.remarks)]
 
 
+def _search_lines(plan: Plan) -> list[str]:
+    """What each search makes, round by round."""
+    lines = []
+    for arm, search in plan.experiment.searches.items():
+        rounds = [f"{count} in {one.arm}" for one, (count, _) in zip(search.rounds, search.counts, strict=True)]
+        made = sum(count for count, _ in search.counts) * len(plan.prompts) * len(plan.experiment.seeds)
+        lines.append(
+            f"  {arm:<8} candidates of each video: {', then '.join(rounds)}; chosen by {search.verifier}, the winner in"
+            f" {search.recommit}; {made:,} candidates in all"
+        )
+    return lines
+
+
 def _unseen_lines(plan: Plan) -> list[str]:
     """Which checkpoints the figures are of, where none was looked at."""
     if not plan.without_weights:
@@ -100,31 +115,40 @@ def _store_lines(plan: Plan) -> list[str]:
 
     store = Store(plan.paths.store)
     present = {kind: store.keys(kind) for kind in ("latents", "videos", "scores")}
-    wanted = dict.fromkeys(present, 0)
-    found = dict.fromkeys(present, 0)
-    for sample in plan.all_samples():
-        keys = {"latents": sample.sample_id, "videos": plan.video_key(sample)}
-        for kind in plan.conditions[sample.arm].kinds:
-            wanted[kind] += 1
-            found[kind] += keys[kind] in present[kind]
-    for arm in plan.arms:
-        for dimension in plan.dimensions:
-            for shard in plan.scored_shards(arm, dimension):
-                for sample in plan.scored_samples(arm, dimension, shard):
-                    wanted["scores"] += 1
-                    found["scores"] += plan.score_key(sample, dimension) in present["scores"]
-    return [f"  {kind:<9}{found[kind]:>9,} of {wanted[kind]:,}" for kind in present if wanted[kind]]
+    # By their keys: searches have samples in common, with each other and with other arms.
+    wanted: dict[str, set[str]] = {kind: set() for kind in present}
+    undecided = 0
+    for arm in [*plan.arms, *plan.searches.hidden]:
+        scored = {dimension: set(plan.scored_shards(arm, dimension)) for dimension in plan.scored_dimensions(arm)}
+        for shard in plan.shards:
+            try:
+                samples = plan.samples(arm, shard)
+            except (PurgedScratch, Damaged):
+                undecided += len(plan.shards[shard])
+                continue
+            for sample in samples:
+                keys = {"latents": sample.sample_id, "videos": plan.video_key(sample)}
+                for kind in ("videos",) if arm in plan.foreign else ("latents", "videos"):
+                    wanted[kind].add(keys[kind])
+            for dimension, shards in scored.items():
+                if shard in shards:
+                    members = plan.scored_samples(arm, dimension, shard)
+                    wanted["scores"] |= {plan.score_key(sample, dimension) for sample in members}
+    lines = [f"  {kind:<9}{len(keys & present[kind]):>9,} of {len(keys):,}" for kind, keys in wanted.items() if keys]
+    return [*lines, f"  and {undecided:,} samples that searches have yet to choose"] if undecided else lines
 
 
 def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
     video = plan.experiment.video
     pixels = video.width * video.height * video.frames
     per_arm = len(plan.prompts) * len(plan.experiment.seeds)
-    latents = sum(prod(plan.latent_shape[arm.model]) * 4 * per_arm for arm in plan.experiment.generated.values())
+    # At most: searches have candidates in common.
+    latents = sum(prod(plan.latent_shape[plan.settings(arm).model]) * 4 * per_arm for arm in plan.made_arms)
     taken_in = sum(videos.bytes for videos in plan.foreign.values())
-    videos = pixels * _VIDEO_BYTES_PER_PIXEL * per_arm * len(plan.experiment.generated) + taken_in
-    frames = pixels * 3 * largest_shard if plan.experiment.generated else 0
-    records = _RECORD_BYTES * plan.sample_count * (2 + len(plan.dimensions))
+    videos = pixels * _VIDEO_BYTES_PER_PIXEL * per_arm * len(plan.made_arms) + taken_in
+    frames = pixels * 3 * largest_shard if plan.made_arms else 0
+    hidden = sum(2 + len(plan.scored_dimensions(arm)) for arm in plan.searches.hidden)
+    records = _RECORD_BYTES * (plan.sample_count * (2 + len(plan.dimensions)) + per_arm * hidden)
     lines = []
     for root, path, size, what in (
         (

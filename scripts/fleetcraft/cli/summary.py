@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ def summary_text(plan: Plan) -> str:
 
     scores, paired = _rows(plan, "scores"), _rows(plan, "paired")
     compute = {row["arm"]: row for row in _rows(plan, "compute")}
+    flops = _flops(plan, compute)
     if not scores:
         return f"{plan.experiment.name}: no tables yet; `snakemake` makes them"
     videos = Counter(row["arm"] for row in _rows(plan, "samples"))
@@ -50,7 +51,7 @@ def summary_text(plan: Plan) -> str:
         if any(row["dimension"] == dimension for row in paired):
             table.add_column(f"Δ to {plan.baseline}", justify="right")
     for arm in plan.arms:
-        cells = [arm, str(videos[arm]), _share(compute[arm]) if arm in compute else "–"]
+        cells = [arm, str(videos[arm]), flops.get(arm, "–")]
         for dimension in plan.dimensions:
             cells.append(_cell(scores, arm, dimension, "mean", ".4f"))
             if any(row["dimension"] == dimension for row in paired):
@@ -119,9 +120,22 @@ def _rows(plan: Plan, table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def _share(row: dict[str, str]) -> str:
-    """How much of the FLOPs was computed; where records of an earlier version lack them, how much of the blocks."""
-    return f"{float(row['share_of_flops'] or row['share_of_blocks']):.0%}"
+def _flops(plan: Plan, compute: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """Arm → its FLOPs as a share of the baseline's, a search's with all candidates.
+
+    Where there is no such baseline, of all that the arm's own transformer has; where records of an earlier version lack
+    FLOPs, of its blocks.
+    """
+    searched = {row["arm"]: row["flops_to_baseline"] for row in _rows(plan, "search") if row["step"] == "total"}
+    baseline = compute.get(plan.baseline, {}).get("flops_per_video")
+    shares = {}
+    for arm, row in compute.items():
+        share = searched.get(arm) if arm in searched else row["share_of_flops"] or row["share_of_blocks"]
+        if arm not in searched and baseline and row["flops_per_video"]:
+            share = str(float(row["flops_per_video"]) / float(baseline))
+        if share:
+            shares[arm] = f"{float(share):.0%}"
+    return shares
 
 
 def _cell(rows: Sequence[dict[str, str]], arm: str, dimension: str, field: str, style: str) -> str:

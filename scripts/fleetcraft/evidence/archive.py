@@ -60,19 +60,29 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path], vbench:
 
 def manifests_of(plan: Plan) -> dict[str, list[Path]]:
     """Kind of record → the manifests that hold them."""
-    paths, arms, shards = plan.paths, plan.arms, list(plan.shards)
+    paths, shards = plan.paths, list(plan.shards)
+    arms = [*plan.arms, *plan.searches.hidden]
     return {
         "models": [Path(paths.model(model)) for model in plan.used_models],
-        "latents": [Path(paths.latents(arm, shard)) for arm in plan.experiment.generated for shard in shards],
+        "latents": [Path(paths.latents(arm, shard)) for arm in plan.made_arms for shard in shards],
         "videos": [Path(paths.videos(arm, shard)) for arm in arms for shard in shards],
         "scores": [
             Path(paths.scores(arm, dimension, shard))
             for arm in arms
-            for dimension in plan.dimensions
+            for dimension in plan.scored_dimensions(arm)
             for shard in plan.scored_shards(arm, dimension)
         ],
+        **({"choices": _choices(plan)} if plan.experiment.searches else {}),
         **({"timings": [Path(paths.timings)]} if plan.experiment.timing else {}),
     }
+
+
+def _choices(plan: Plan) -> list[Path]:
+    return [
+        Path(plan.paths.choices(choice.search, str(choice.round), shard))
+        for choice in plan.searches.choices
+        for shard in plan.shards
+    ]
 
 
 def _all_records(manifests: Iterable[Path]) -> Iterator[Record]:

@@ -73,19 +73,35 @@ def _compared(plan: Plan, digests: bool) -> Iterator[Finding]:
 def _artifacts(plan: Plan, decoding: Sequence[Plan], digests: bool) -> Iterator[Finding]:
     """Of one plan; `decoding` are the plans that encode the frames of its latents."""
     store = Store(plan.paths.store)
-    for arm in plan.arms:
+    for choice in plan.searches.choices:
         for shard in plan.shards:
-            needed = set()
-            for sample in plan.samples(arm, shard):
-                if any(store.find("videos", other.video_key(sample)) is None for other in decoding):
-                    needed.add(sample.sample_id)
+            yield from _choice(Path(plan.paths.choices(choice.search, str(choice.round), shard)))
+    for arm in [*plan.arms, *plan.searches.hidden]:
+        for shard in plan.shards:
+            try:
+                samples = plan.samples(arm, shard)
+            except (PurgedScratch, Damaged):
+                continue  # nothing was chosen yet, or its record has gone: Snakemake makes it, and then these again
+            needed = {
+                sample.sample_id
+                for sample in samples
+                if any(store.find("videos", other.video_key(sample)) is None for other in decoding)
+            }
             yield from _manifest(store, "videos", Path(plan.paths.videos(arm, shard)), digests)
             for finding in _manifest(store, "latents", Path(plan.paths.latents(arm, shard)), digests):
                 if finding.artifact is None or finding.artifact[1] in needed:
                     yield finding
-            for dimension in plan.dimensions:
+            for dimension in plan.scored_dimensions(arm):
                 manifest = Path(plan.paths.scores(arm, dimension, shard))
                 yield from _manifest(store, "scores", manifest, digests)
+
+
+def _choice(manifest: Path) -> Iterator[Finding]:
+    if manifest.is_file():
+        try:
+            read_records(manifest)
+        except Damaged as error:
+            yield Finding(f"damaged: {error}", manifest)
 
 
 def _manifest(store: Store, kind: str, manifest: Path, digests: bool) -> Iterator[Finding]:

@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.analysis.latency import latency_tables
+from fleetcraft.analysis.search import search_tables, searches_of
 from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST
-from fleetcraft.experiment.conditions import condition_of
+from fleetcraft.experiment.conditions import conditions_of
+from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.records import iterate_records
+from fleetcraft.search.choice import choose
+from fleetcraft.search.seeds import candidate_seed
 
 _KINDS = ("latents", "videos", "scores")
 
@@ -46,12 +50,15 @@ def verify(directory: Path) -> Iterator[str]:
         return  # what follows would only repeat it in other words
     try:
         plan: dict[str, Any] = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
-        results = read_results(plan, [directory / f"records/{kind}.jsonl" for kind in _KINDS])
+        searched = any("search" in condition for condition in plan["conditions"].values())
+        kinds = [*_KINDS, "choices"] if searched else _KINDS
+        results = read_results(plan, [directory / f"records/{kind}.jsonl" for kind in kinds])
     except FleetcraftError as error:
         yield str(error)
         return
     yield from _check_samples(plan, results)
-    tables = {**make_tables(results), "vbench": vbench_table(results)}
+    yield from _check_choices(plan, results)
+    tables = {**make_tables(results), "vbench": vbench_table(results), **search_tables(results)}
     timings = directory / "records/timings.jsonl"
     if timings.is_file():
         tables |= latency_tables(iterate_records(timings), plan)
@@ -85,12 +92,16 @@ def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
 def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
     texts = [prompt["text"] for prompt in plan["prompts"]]
     shards = Shards(texts, texts, plan["seeds"], plan["experiment"]["shard_size"])
-    for arm, document in plan["conditions"].items():
-        condition = condition_of(document)
+    conditions, drawn = conditions_of(plan["conditions"]), candidates(searches_of(results))
+    for arm in dict.fromkeys([*conditions, *drawn]):
+        condition = conditions[arm if arm in conditions else drawn[arm].made_in]
         for shard in shards.values():
             for position, (prompt, seed) in enumerate(shard.pairs):
                 about = (arm, prompt, seed)
-                expected = condition.sample_id(prompt, seed, position)
+                drawn_seed = _drawn_seed(results, drawn[arm], prompt, seed) if arm in drawn else seed
+                if drawn_seed is None:
+                    continue  # the choice isn't there, which is a finding of its own
+                expected = condition.sample_id(prompt, drawn_seed, position)
                 for kind in condition.kinds:
                     record = getattr(results, kind).get(about)
                     if record is None:
@@ -102,3 +113,30 @@ def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
             video = results.videos.get(about)
             if video is None or video["key"] != record["video"]:
                 yield f"mismatched: {dimension} of sample {record['sample']} is not of the recorded video"
+
+
+def _drawn_seed(results: Results, candidate: Candidate, prompt: str, seed: int) -> int | None:
+    """What the noise of a candidate, or of a winner, was to be drawn from; None where the records don't say."""
+    if not isinstance(candidate.draws, Choice):
+        return candidate_seed(seed, candidate.draws)
+    choice = results.choices.get((candidate.draws.search, candidate.draws.round, prompt, seed))
+    return None if choice is None or len(choice["kept"]) <= candidate.place else choice["kept"][candidate.place]
+
+
+def _check_choices(plan: dict[str, Any], results: Results) -> Iterator[str]:
+    """Every choice is among the candidates that were planned, by their recorded scores, as the search says."""
+    for name, search in searches_of(results).items():
+        for number, (arms, (_, keep)) in enumerate(zip(entrants(name, search), search.counts, strict=True), 1):
+            for prompt, seed in ((prompt["text"], seed) for prompt in plan["prompts"] for seed in plan["seeds"]):
+                about = f"round {number} of {name!r}, prompt {prompt!r}, seed {seed}"
+                choice = results.choices.get((name, number, prompt, seed))
+                if choice is None:
+                    yield f"incomplete: no record of what was chosen in {about}"
+                    continue
+                scores = [results.scores[search.verifier].get((arm, prompt, seed)) for arm in arms]
+                scored = [(one["sample"], one["video"], one["value"]) for one in scores if one is not None]
+                recorded = [(one["sample"], one["video"], one["value"]) for one in choice["candidates"]]
+                if recorded != scored:
+                    yield f"mismatched: the candidates of {about} are not those with their recorded scores"
+                elif choice["kept"] != choose(choice["candidates"], keep, search.prefer):
+                    yield f"underived: what was chosen in {about} is not what the scores of {search.verifier} give"

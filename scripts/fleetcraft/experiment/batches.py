@@ -55,6 +55,7 @@ def needs(plan: Plan, rule: str, arm: str) -> dict[str, int]:
     `mem_mb` and `gpu_mem_mb` have a quarter and a tenth of room above the measured peaks; `runtime`, in minutes, is
     twice what the largest shard takes, and five.
     """
+    arm = plan.searches.made_in(arm)
     entry = calibrated(plan, arm) if arm in plan.experiment.generated else None
     if entry is None:
         return {}

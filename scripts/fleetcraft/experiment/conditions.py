@@ -73,9 +73,30 @@ class Foreign:
         return key_of(_named(key_of(of_file), prompt, seed))
 
 
-def condition_of(document: dict[str, Any]) -> Condition:
-    """The condition that has this document."""
-    return Foreign(document) if "videos" in document else Generated(document)
+class Searched:
+    """A search finds the arm's videos, by settings that name other arms: its samples are those of its winners."""
+
+    kinds: tuple[str, ...] = ("latents", "videos")
+
+    def __init__(self, settings: dict[str, Any], recommit: Condition):
+        self.document = {"search": settings}
+        self._recommit = recommit
+
+    def sample_id(self, prompt: str, seed: int, position: int) -> str:
+        """As of the arm that winners are made in; `seed` is the one that the winner was drawn from."""
+        return self._recommit.sample_id(prompt, seed, position)
+
+
+def conditions_of(documents: Mapping[str, dict[str, Any]]) -> dict[str, Condition]:
+    """Arm → the condition that has its document, of all arms of a plan."""
+
+    def condition(document: dict[str, Any]) -> Condition:
+        if "search" in document:
+            search = document["search"]
+            return Searched(search, condition(documents[search["recommit"]]))
+        return Foreign(document) if "videos" in document else Generated(document)
+
+    return {arm: condition(document) for arm, document in documents.items()}
 
 
 def _named(condition_key: str, prompt: str, seed: int) -> dict[str, Any]:

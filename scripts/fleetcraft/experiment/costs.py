@@ -51,6 +51,17 @@ class ArmCost:
     weights: Mapping[str, int]
 
 
+def searched_flops(plan: Plan, costs: Mapping[str, ArmCost]) -> dict[str, int]:
+    """Searched arm → FLOPs of one of its videos, with all candidates; `costs` are those of the generated arms."""
+    return {
+        name: sum(
+            costs[one.arm].sample_flops * count for one, (count, _) in zip(search.rounds, search.counts, strict=True)
+        )
+        + costs[search.recommit].sample_flops
+        for name, search in plan.experiment.searches.items()
+    }
+
+
 def model_cost(plan: Plan, name: str) -> ModelCost:
     """The cost of one of the plan's models."""
     source, video, decode = plan.models[name], plan.experiment.video, plan.experiment.decode

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, attention_problem
+from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, Search, SearchedArm, attention_problem
 from fleetcraft.experiment.decoding import Decode
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
@@ -244,8 +244,13 @@ class Experiment(Model):
 
     @property
     def generated(self) -> dict[str, Arm]:
-        """The arms whose videos this campaign makes."""
+        """The arms whose videos a model makes, one a prompt and seed."""
         return {name: arm for name, arm in self.arms.items() if isinstance(arm, Arm)}
+
+    @property
+    def searches(self) -> dict[str, Search]:
+        """The arms whose videos are found by searching."""
+        return {name: arm.search for name, arm in self.arms.items() if isinstance(arm, SearchedArm)}
 
     @property
     def foreign(self) -> dict[str, ForeignArm]:
@@ -278,10 +283,16 @@ class Experiment(Model):
                     f"@encoder_comparison.arm: no arm is named {arm_name!r}. {nearest(arm_name, self.generated)}"
                 )
             if arm_name not in self.generated:
-                raise ValueError(
-                    f"@encoder_comparison.arm: the videos of {arm_name!r} exist already, without the frames that they"
-                    f" were encoded from. {nearest('', self.generated)}"
+                why = (
+                    "are found by a search; compare on the frames of the arm that it recommits in"
+                    if arm_name in self.searches
+                    else "exist already, without the frames that they were encoded from"
                 )
+                raise ValueError(
+                    f"@encoder_comparison.arm: the videos of {arm_name!r} {why}. {nearest('', self.generated)}"
+                )
+        for name, search in self.searches.items():
+            self._refuse_impossible_search(name, search)
         lowered = Counter(name.lower() for name in self.arms)
         for name in self.arms:
             if lowered[name.lower()] > 1:
@@ -314,6 +325,44 @@ class Experiment(Model):
                     key, text = misfit
                     raise ValueError(f"@{section}.{key}: {text} (model {name!r}, family {self.models[name].family})")
         return self
+
+    def _refuse_impossible_search(self, name: str, search: Search) -> None:
+        """What a search names that can't take the part that it is to play."""
+        if name == self.baseline:
+            raise ValueError(
+                f"@baseline: {name!r} is found by a search; compare it with an arm that isn't, best with"
+                f" {search.recommit!r}"
+            )
+        places = {f"rounds.{number}.arm": one.arm for number, one in enumerate(search.rounds)}
+        for key, arm_name in {**places, "recommit": search.recommit}.items():
+            arm = self.generated.get(arm_name)
+            if arm is None:
+                raise ValueError(
+                    f"@arms.{name}.search.{key}: no generated arm is named {arm_name!r}."
+                    f" {nearest(arm_name, self.generated)}"
+                )
+            if arm.batch > 1:
+                raise ValueError(
+                    f"@arms.{name}.search.{key}: {arm_name!r} has a batch of {arm.batch}, and candidates are made one"
+                    " by one, for others survive in every round; name an arm with a batch of 1"
+                )
+            if arm.model != self.generated[search.recommit].model:
+                raise ValueError(
+                    f"@arms.{name}.search.{key}: {arm_name!r} is of the model {arm.model!r}, and {search.recommit!r}"
+                    f" of {self.generated[search.recommit].model!r}: a seed of one says nothing of the other's video;"
+                    " name arms of one model"
+                )
+        if search.verifier not in self.scoring.dimensions:
+            raise ValueError(
+                f"@arms.{name}.search.verifier: {search.verifier!r} is none of `scoring.dimensions`, in which the"
+                f" winner is scored again. {nearest(search.verifier, self.scoring.dimensions)}"
+            )
+        known = DIMENSIONS.get(search.verifier)
+        if known is not None and known.pairwise:
+            raise ValueError(
+                f"@arms.{name}.search.verifier: {search.verifier} compares with the baseline's video of the same seed,"
+                " which candidates of other seeds don't have; choose by another dimension"
+            )
 
 
 def _refuse_misfits(name: str, arm: Arm, family: str) -> None:

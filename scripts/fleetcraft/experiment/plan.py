@@ -11,6 +11,8 @@ what it reads:
 A video that exists already has its file's digest in the place of what would have made it: its condition is
 {file's SHA-256, geometry}, and no setting of ours is added to it.
 
+A winner of a search is a sample of the arm that it is made in, from the seed that the search has found.
+
 So nothing stale can be reused, and going back to an old setting finds what it made. The stack holds only what can
 touch pixels: a new linter invalidates nothing.
 """
@@ -26,10 +28,12 @@ from typing import Any
 from fleetcraft.calibration.hardware import hardware
 from fleetcraft.calibration.table import BatchTable
 from fleetcraft.experiment.alike import not_compared
-from fleetcraft.experiment.conditions import Condition, Foreign, Generated
+from fleetcraft.experiment.arms import Arm
+from fleetcraft.experiment.conditions import Condition, Foreign, Generated, Searched
 from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
+from fleetcraft.experiment.search import Searches
 from fleetcraft.experiment.shards import Shards
 from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
 from fleetcraft.experiment.verifiers import resolve_verifier
@@ -52,13 +56,17 @@ DETERMINISM = {"deterministic_algorithms": True, "cpu_threads": 1, "tf32": False
 
 @dataclass(frozen=True)
 class Sample:
-    """One (arm, prompt, seed). `position` is where its shard has it, the same in every arm."""
+    """One (arm, prompt, seed). `position` is where its shard has it, the same in every arm.
+
+    drawn_seed : what its noise is drawn from: `seed`, unless a search has drawn another for it.
+    """
 
     arm: str
     prompt: Prompt
     seed: int
     position: int
     sample_id: str
+    drawn_seed: int
 
 
 class Plan:
@@ -132,8 +140,10 @@ class Plan:
             **{name: verifier.dimension for name, verifier in self.verifiers.items()},
         }
         """Every dimension that this experiment can have, its verifiers among them."""
+        self.searches = Searches(self)
         self._refuse_idle_dimensions()
         self._refuse_unsuited_dimensions()
+        self._refuse_blind_searches()
         self.weights: dict[str, dict[str, str]] = {} if without_weights else self._find_weights()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
@@ -145,6 +155,11 @@ class Plan:
     @property
     def arms(self) -> list[str]:
         return list(self.experiment.arms)
+
+    @property
+    def made_arms(self) -> list[str]:
+        """All whose videos a campaign makes, those of candidates among them."""
+        return [*self.experiment.generated, *self.searches.candidates]
 
     @property
     def baseline(self) -> str:
@@ -184,15 +199,28 @@ class Plan:
     def _vouched_for(self) -> list[str]:
         return [name for name, arm in self.experiment.foreign.items() if arm.source.same_encoder]
 
+    def scored_dimensions(self, arm: str) -> list[str]:
+        """The dimensions that the videos of an arm are scored in."""
+        return self.dimensions if arm in self.experiment.arms else self.searches.scored(arm)
+
+    def settings(self, arm: str) -> Arm:
+        """The settings that the samples of an arm are made with."""
+        return self.experiment.generated[self.searches.made_in(arm)]
+
     @property
     def sample_count(self) -> int:
+        """Of the experiment's arms, without the candidates of searches."""
         return len(self.arms) * len(self.prompts) * len(self.experiment.seeds)
 
     @property
     def jobs(self) -> dict[str, int]:
         """Rule → how many jobs a campaign from nothing has."""
-        made = len(self.experiment.generated) * len(self.shards)
-        scored = sum(len(self.scored_shards(arm, name)) for arm in self.arms for name in self.dimensions)
+        made = len(self.made_arms) * len(self.shards)
+        scored = sum(
+            len(self.scored_shards(arm, name))
+            for arm in [*self.arms, *self.searches.hidden]
+            for name in self.scored_dimensions(arm)
+        )
         counts = {
             "plan": 1,
             "models": len(self.used_models),
@@ -202,10 +230,12 @@ class Plan:
             "ingest": len(self.foreign) * len(self.shards),
             "views": len(self.arms),
             "score": scored,
+            "choose": len(list(self.searches.choices)) * len(self.shards),
             "tables": 1,
             "score_figure": len(self.dimensions),
             "contact_sheet": len(self.arms),
             **({"timing": 1, "latency": 1} if self.experiment.timing else {}),
+            **({"search": 1} if self.experiment.searches else {}),
             "archive": 1,
         }
         return {rule: count for rule, count in counts.items() if count}
@@ -323,6 +353,17 @@ class Plan:
             if unprovided is not None:
                 raise unprovided.about("scoring.dimensions")
 
+    def _refuse_blind_searches(self) -> None:
+        for name, search in self.experiment.searches.items():
+            if not all(self.is_scored(prompt, search.verifier) for prompt in self.prompts):
+                raise BadInput(
+                    "the suite has some of the prompts for other dimensions, so their candidates would have no score to"
+                    " choose by",
+                    key=f"arms.{name}.search.verifier",
+                    value=search.verifier,
+                    remedy="Name its prompts alone under `prompts.dimensions`, or choose by a dimension for any prompt",
+                )
+
     def _find_weights(self) -> dict[str, dict[str, str]]:
         """Dimension → SHA-256 of each file of weights that it needs; only for those that need some."""
         wanted = [name for name in self.dimensions if self.known[name].weights]
@@ -351,6 +392,9 @@ class Plan:
         video = self.experiment.video
         if arm in self.foreign:
             return Foreign.of(self.foreign[arm].digests, video.model_dump(mode="json"))
+        if arm in self.experiment.searches:
+            search = self.experiment.searches[arm]
+            return Searched(search.model_dump(mode="json"), self._condition(search.recommit))
         settings = self.experiment.generated[arm]
         model = self.models[settings.model]
         family = FAMILIES[model.family]
@@ -393,7 +437,8 @@ class Plan:
         return {name: self.stack[name] for name in ("device", "hardware") if name in self.stack}
 
     def video_key(self, sample: Sample) -> str:
-        return key_of({"sample": sample.sample_id, "settings": self._video_settings_key[sample.arm]})
+        settings = self._video_settings_key[self.searches.made_in(sample.arm)]
+        return key_of({"sample": sample.sample_id, "settings": settings})
 
     def score_key(self, sample: Sample, dimension: str) -> str:
         return key_of(
@@ -406,7 +451,7 @@ class Plan:
 
     def twin(self, sample: Sample) -> Sample:
         """The baseline's sample of the same prompt and seed."""
-        return self._sample(self.baseline, sample.prompt, sample.seed, sample.position)
+        return self._sample(self.baseline, sample.prompt, sample.seed, sample.position, sample.seed)
 
     # ------------------------------------------------------------------ what a job depends on
     # Snakemake reruns a job when its params change. These digests are those params: each covers exactly what decides
@@ -416,7 +461,7 @@ class Plan:
         return self._members_key(arm, shard)
 
     def videos_digest(self, arm: str, shard: str) -> str:
-        return key_of([self._members_key(arm, shard), self._video_settings_key[arm]])
+        return key_of([self._members_key(arm, shard), self._video_settings_key[self.searches.made_in(arm)]])
 
     def score_digest(self, arm: str, dimension: str, shard: str) -> str:
         pair = self.videos_digest(self.baseline, shard) if self.known[dimension].pairwise else None
@@ -477,13 +522,21 @@ class Plan:
         return {arm: self._condition(arm) for arm in self.arms}
 
     def _make_samples(self, arm: str, shard: str) -> tuple[Sample, ...]:
+        drawn = self.searches.drawn(arm, shard) if arm in self.searches.candidates else {}
         return tuple(
-            self._sample(arm, prompt, seed, position)
+            self._sample(arm, prompt, seed, position, drawn.get((prompt.text, seed), seed))
             for position, (prompt, seed) in enumerate(self.shards[shard].pairs)
         )
 
     def _make_members_key(self, arm: str, shard: str) -> str:
+        choice = self.searches.before(arm)
+        if choice is not None:
+            condition = self.conditions[self.searches.made_in(arm)]
+            place = self.searches.candidates[arm].place
+            return key_of([self.searches.digest(choice, shard), place, key_of(condition.document)])
         return key_of([sample.sample_id for sample in self.samples(arm, shard)])
 
-    def _sample(self, arm: str, prompt: Prompt, seed: int, position: int) -> Sample:
-        return Sample(arm, prompt, seed, position, self.conditions[arm].sample_id(prompt.text, seed, position))
+    def _sample(self, arm: str, prompt: Prompt, seed: int, position: int, drawn_seed: int) -> Sample:
+        condition = self.conditions[arm if arm in self.conditions else self.searches.made_in(arm)]
+        sample_id = condition.sample_id(prompt.text, drawn_seed, position)
+        return Sample(arm, prompt, seed, position, sample_id, drawn_seed)

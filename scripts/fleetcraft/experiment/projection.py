@@ -13,7 +13,7 @@ START_S = 60.0
 
 
 def projection_of(plan: Plan, devices: int, host_lanes: int) -> Projection:
-    """The projection for all generated arms, with nothing in the store yet.
+    """The projection for all arms that are made, candidates of searches among them, with nothing in the store yet.
 
     devices : slots that denoise and decode. host_lanes : jobs that encode or score beside them at a time.
 
@@ -22,11 +22,12 @@ def projection_of(plan: Plan, devices: int, host_lanes: int) -> Projection:
     BadInput : an arm isn't in the batch table.
     """
     work = []
-    for arm in plan.experiment.generated:
-        entry = calibrated(plan, arm)
+    for arm in plan.made_arms:
+        known = plan.searches.made_in(arm)
+        entry = calibrated(plan, known)
         if entry is None:
             raise BadInput(
-                f"arm {arm!r} can't be projected: no batch table has figures for it",
+                f"arm {known!r} can't be projected: no batch table has figures for it",
                 file=plan.experiment.batch_table,
                 key="batch_table",
                 remedy="Run `snakemake calibrate`, then `fleetcraft freeze`, and name the file as `batch_table`",

@@ -58,6 +58,10 @@ class Paths:
         """The manifest of a shard's scores in one dimension."""
         return f"{self.scratch}/scores/{arm}/{dimension}/{shard}.jsonl"
 
+    def choices(self, arm: str, search_round: str, shard: str) -> str:
+        """The manifest of what a round of a search has kept of a shard's candidates."""
+        return f"{self.scratch}/choices/{arm}/{search_round}/{shard}.jsonl"
+
     def fidelity(self, arm: str, shard: str) -> str:
         """The manifest of what was measured of a shard's videos in two encodings."""
         return f"{self.scratch}/fidelity/{arm}/{shard}.jsonl"

@@ -43,7 +43,7 @@ def _models(plan: Plan, model: str) -> Job:
 
 
 def _generate(plan: Plan, arm: str, shard: str) -> Job:
-    settings = plan.experiment.generated[arm]
+    settings = plan.settings(arm)
     return Job(
         "generate",
         "diffusion",
@@ -53,6 +53,7 @@ def _generate(plan: Plan, arm: str, shard: str) -> Job:
         samples=tuple(_labels(sample) for sample in plan.samples(arm, shard)),
         settings={
             **_model_settings(plan, settings.model),
+            "arm": plan.searches.made_in(arm),
             "shape": plan.latent_shape[settings.model],
             "batch": settings.batch,
             "long_prompts": plan.experiment.prompts.long,
@@ -73,7 +74,7 @@ def _decode(plan: Plan, arm: str, shard: str) -> Job:
             _labels(sample) | {"makes": [("videos", plan.video_key(sample))]} for sample in plan.samples(arm, shard)
         ),
         settings={
-            **_model_settings(plan, plan.experiment.generated[arm].model),
+            **_model_settings(plan, plan.settings(arm).model),
             "shape": [video.frames, video.height, video.width],
             "decode": _decode_settings(plan),
         },
@@ -317,10 +318,12 @@ def _place(plan: Plan) -> dict[str, Any]:
 
 def _denoise_settings(plan: Plan, arm: str) -> dict[str, Any]:
     """What `DenoiseSettings` takes."""
-    video, settings = plan.experiment.video, plan.experiment.generated[arm].model_dump(mode="json")
+    video, settings = plan.experiment.video, plan.settings(arm).model_dump(mode="json")
     del settings["model"], settings["batch"]
     return {**settings, "width": video.width, "height": video.height, "frames": video.frames, "fps": video.fps}
 
 
 def _labels(sample: Sample) -> dict[str, Any]:
-    return {"arm": sample.arm, "sample": sample.sample_id, "prompt": sample.prompt.text, "seed": sample.seed}
+    """Of a sample in a job: its seed is the one that its noise is drawn from."""
+    labels = {"arm": sample.arm, "sample": sample.sample_id, "prompt": sample.prompt.text, "seed": sample.drawn_seed}
+    return labels if sample.drawn_seed == sample.seed else labels | {"for_seed": sample.seed}

@@ -123,7 +123,7 @@ def _of_arm(job: Job) -> Iterator[None]:
     except FleetcraftError as error:
         if error.key not in job.settings["denoise"]:
             raise
-        raise error.below(f"arms.{job.samples[0]['arm']}") from error
+        raise error.below(f"arms.{job.settings['arm']}") from error
 
 
 def _check(latents: torch.Tensor, shape: tuple[int, ...], sample: Sample) -> None:

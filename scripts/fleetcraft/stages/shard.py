@@ -44,4 +44,7 @@ def _manifest(job: Job, store: Store, kind: str, key: str) -> Iterator[Record]:
                 file=store.record_file(kind, sample[key]),
                 remedy="Start again; if scratch is being purged, touch or move the campaign first",
             )
-        yield record | {"arm": sample["arm"]}
+        entry = record | {"arm": sample["arm"]}
+        if "for_seed" in sample:  # a search has drawn another seed for it: tables know it by the experiment's
+            entry |= {"seed": sample["for_seed"], "drawn_seed": sample["seed"]}
+        yield entry

@@ -1,0 +1,1 @@
+"""Test-time search: the seeds that candidates are drawn from, and the choice among them."""
