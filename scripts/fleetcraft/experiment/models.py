@@ -334,7 +334,7 @@ class Experiment(Model):
                 f" {search.recommit!r}"
             )
         places = {f"rounds.{number}.arm": one.arm for number, one in enumerate(search.rounds)}
-        for key, arm_name in {**places, "recommit": search.recommit}.items():
+        for key, arm_name in {"recommit": search.recommit, **places}.items():
             arm = self.generated.get(arm_name)
             if arm is None:
                 raise ValueError(
