@@ -116,7 +116,14 @@ def latency_results(wildcards):
 
 def search_results(wildcards):
     """Tables and figures of searches, where the experiment has some."""
-    return rules.search.output if PLAN.experiment.searches else []
+    searches = PLAN.experiment.searches
+    sheets = [PATHS.candidate_sheet(arm) for arm in searches]
+    return [*rules.search.output, *sheets] if searches else []
+
+
+def choices_of_arm(wildcards):
+    """What the first round of a search has chosen."""
+    return [PATHS.choices(wildcards.arm, "1", shard) for shard in PLAN.shards]
 
 
 def trials(wildcards):

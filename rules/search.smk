@@ -28,6 +28,35 @@ rule choose:
         "../scripts/choose.py"
 
 
+rule candidate_sheet:
+    """Show what a search chose among, best first, and the winners in full."""
+    input:
+        choices_of_arm,
+        video_manifests_of_arm,
+    output:
+        report(
+            PATHS.candidate_sheet("{arm}"),
+            caption="../resources/report/candidate_sheet.rst",
+            category="Contact sheets",
+            labels={"candidates of": "{arm}"},
+        ),
+    log:
+        PATHS.log("candidate_sheet", "{arm}"),
+    benchmark:
+        PATHS.benchmark("candidate_sheet", "{arm}")
+    wildcard_constraints:
+        arm=one_of(PLAN.experiment.searches),
+    conda:
+        "../envs/diffusion.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    message:
+        "Show the candidates of {wildcards.arm}"
+    script:
+        "../scripts/candidate_sheet.py"
+
+
 rule search:
     """Compute what the searches cost and gave, from the records alone."""
     input:

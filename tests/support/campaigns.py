@@ -18,7 +18,9 @@ from fleetcraft.experiment.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / ".venv/bin"
-DEMOS = sorted((ROOT / "config/experiments").glob("demo-*.yaml"))
+SEARCH_DEMO = ROOT / "config/experiments/demo-search.yaml"
+DEMOS = sorted(set((ROOT / "config/experiments").glob("demo-*.yaml")) - {SEARCH_DEMO})
+"""Of model families."""
 
 
 @dataclass

@@ -43,10 +43,10 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path], vbench:
         (directory / "experiment.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False, allow_unicode=True))
         for kind, manifests in manifests_of(plan).items():
             write_records(directory / f"records/{kind}.jsonl", _all_records(manifests))
-        _copy(tables, directory / "tables")
-        _copy(figures, directory / "figures")
-        _copy(vbench, directory / "vbench")
-        _copy([LOCK, *sorted(ENVIRONMENTS.glob("*.yaml"))], directory / "environment")
+        for concluded in (tables, figures, vbench):
+            _copy(concluded, Path(plan.paths.work), directory)
+        for file in (LOCK, *sorted(ENVIRONMENTS.glob("*.yaml"))):
+            _copy([file], file.parent, directory / "environment")
         (directory / "source.json").write_text(json.dumps(source_revision(ROOT, CHECKOUT), indent=1) + "\n")
         lines = [
             f"{sha256_file(file)}  {file.relative_to(directory)}\n"
@@ -90,7 +90,9 @@ def _all_records(manifests: Iterable[Path]) -> Iterator[Record]:
         yield from iterate_records(manifest)
 
 
-def _copy(files: Iterable[Path], directory: Path) -> None:
-    directory.mkdir()
+def _copy(files: Iterable[Path], root: Path, directory: Path) -> None:
+    """Copy files below `root` to the same places below `directory`."""
     for file in files:
-        shutil.copyfile(file, directory / file.name)
+        copy = directory / file.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)

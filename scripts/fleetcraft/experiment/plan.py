@@ -235,7 +235,8 @@ class Plan:
             "score_figure": len(self.dimensions),
             "contact_sheet": len(self.arms),
             **({"timing": 1, "latency": 1} if self.experiment.timing else {}),
-            **({"search": 1} if self.experiment.searches else {}),
+            "candidate_sheet": len(self.experiment.searches),
+            "search": min(1, len(self.experiment.searches)),
             "archive": 1,
         }
         return {rule: count for rule, count in counts.items() if count}

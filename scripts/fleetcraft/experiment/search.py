@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from fleetcraft.experiment.arms import Search
 from fleetcraft.ground.digests import key_of
-from fleetcraft.search.choice import VERSION, read_choices
+from fleetcraft.ground.records import Record
+from fleetcraft.search.choice import VERSION, best, read_choices
 from fleetcraft.search.seeds import candidate_seed
 
 if TYPE_CHECKING:
@@ -131,8 +132,17 @@ class Searches:
         ------
         PurgedScratch : nothing was chosen yet, or its record has gone.
         """
-        file = Path(self._plan.paths.choices(choice.search, str(choice.round), shard))
-        return read_choices(file, self.digest(choice, shard))
+        return {(record["prompt"], record["seed"]): record["kept"] for record in self._records(choice, shard)}
+
+    def ranked(self, choice: Choice, shard: str) -> dict[tuple[str, int], list[Record]]:
+        """(prompt, seed) → the candidates that have a value, best first, as the choice recorded them; see `kept`."""
+        prefer = self._searches[choice.search].prefer
+        found = {}
+        for record in self._records(choice, shard):
+            candidates = record["candidates"]
+            places = best([one["value"] for one in candidates], len(candidates), prefer)
+            found[record["prompt"], record["seed"]] = [candidates[place] for place in places]
+        return found
 
     def drawn(self, arm: str, shard: str) -> dict[tuple[str, int], int]:
         """(prompt, seed) → the seed that the noise of that video in `arm` is drawn from."""
@@ -141,6 +151,10 @@ class Searches:
             return {about: seeds[candidate.place] for about, seeds in self.kept(candidate.draws, shard).items()}
         number = candidate.draws
         return {(prompt.text, seed): candidate_seed(seed, number) for prompt, seed in self._plan.shards[shard].pairs}
+
+    def _records(self, choice: Choice, shard: str) -> list[Record]:
+        file = Path(self._plan.paths.choices(choice.search, str(choice.round), shard))
+        return read_choices(file, self.digest(choice, shard))
 
     def _make_digest(self, choice: Choice, shard: str) -> str:
         search, plan = self._searches[choice.search], self._plan

@@ -92,6 +92,9 @@ class Paths:
     def contact_sheet(self, arm: str) -> str:
         return f"{self.work}/figures/contact/{arm}.png"
 
+    def candidate_sheet(self, arm: str) -> str:
+        return f"{self.work}/figures/candidates/{arm}.png"
+
     @property
     def timings(self) -> str:
         """The manifest of timed passes."""

@@ -1,9 +1,10 @@
-"""A contact sheet: frames of an arm's videos, one row a prompt, to be laid beside another arm's."""
+"""Contact sheets: rows of frames, to be laid beside one another."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -16,34 +17,63 @@ _TILE_WIDTH = 200
 _CAPTION_WIDTH = 240
 _GAP = 6
 _TITLE_HEIGHT = 34
+_LABEL_HEIGHT = 18
+_FRAME = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A frame of a video, with a line below it where there is something to say, and a frame where it stands out."""
+
+    picture: Image.Image
+    label: str = ""
+    framed: bool = False
 
 
 def contact_sheet(path: Path, title: str, rows: Sequence[tuple[str, Path]], columns: int = 5) -> None:
     """Draw `columns` evenly spaced frames of each (caption, video); memory holds one frame and the tiles."""
-    rows_of_tiles = [(caption, _tiles(video, columns)) for caption, video in rows]
-    height = max(tile.height for _, tiles in rows_of_tiles for tile in tiles)
+    draw_sheet(path, title, [(caption, [Tile(one) for one in _frames(video, columns)]) for caption, video in rows])
+
+
+def middle_frame(video: Path) -> Image.Image:
+    """The frame in the middle of a video, as small as a tile."""
+    (frame,) = _frames(video, 1)
+    return frame
+
+
+def draw_sheet(path: Path, title: str, rows: Sequence[tuple[str, Sequence[Tile]]]) -> None:
+    """Draw rows of tiles, each after its caption."""
+    height = max(tile.picture.height for _, tiles in rows for tile in tiles)
+    pitch = height + _GAP + (_LABEL_HEIGHT if any(tile.label for _, tiles in rows for tile in tiles) else 0)
     font, heading = ImageFont.load_default(13), ImageFont.load_default(18)
-    widest = max(len(tiles) for _, tiles in rows_of_tiles)
+    widest = max(len(tiles) for _, tiles in rows)
     sheet = Image.new(
         "RGB",
-        (_CAPTION_WIDTH + widest * (_TILE_WIDTH + _GAP) + _GAP, _TITLE_HEIGHT + len(rows) * (height + _GAP) + _GAP),
+        (_CAPTION_WIDTH + widest * (_TILE_WIDTH + _GAP) + _GAP, _TITLE_HEIGHT + len(rows) * pitch + _GAP),
         "white",
     )
     draw = ImageDraw.Draw(sheet)
     draw.text((_GAP, _GAP), title, fill="black", font=heading)
-    for row, (caption, tiles) in enumerate(rows_of_tiles):
-        top = _TITLE_HEIGHT + row * (height + _GAP)
+    for row, (caption, tiles) in enumerate(rows):
+        top = _TITLE_HEIGHT + row * pitch
         lines = textwrap.wrap(caption, 34)[: max(1, height // 18)]
         draw.multiline_text((_GAP, top), "\n".join(lines), fill="black", font=font)
         for column, tile in enumerate(tiles):
-            sheet.paste(tile, (_CAPTION_WIDTH + column * (_TILE_WIDTH + _GAP), top))
+            left = _CAPTION_WIDTH + column * (_TILE_WIDTH + _GAP)
+            sheet.paste(tile.picture, (left, top))
+            draw.text((left, top + height + 1), tile.label, fill="black", font=font)
+            if tile.framed:
+                corners = (left, top, left + _TILE_WIDTH - 1, top + tile.picture.height - 1)
+                draw.rectangle(corners, outline="red", width=_FRAME)
     with new_file(path) as temporary:
         sheet.save(temporary)
 
 
-def _tiles(video: Path, count: int) -> list[Image.Image]:
+def _frames(video: Path, count: int) -> list[Image.Image]:
+    """So many frames, evenly spaced; of one, the middle."""
     total, _ = imageio_ffmpeg.count_frames_and_secs(str(video))
-    wanted = {round(position) for position in np.linspace(0, total - 1, min(count, total))}
+    places = np.linspace(0, total - 1, min(count, total)) if count > 1 else [(total - 1) / 2]
+    wanted = {round(position) for position in places}
     reader = imageio_ffmpeg.read_frames(str(video))
     width, height = next(reader)["size"]
     size = (_TILE_WIDTH, round(height * _TILE_WIDTH / width))

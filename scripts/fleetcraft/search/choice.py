@@ -43,8 +43,8 @@ def choose(candidates: Sequence[Mapping[str, Any]], keep: int, prefer: str) -> l
     return [candidates[place]["seed"] for place in places]
 
 
-def read_choices(file: Path, digest: str) -> dict[tuple[str, int], list[int]]:
-    """(prompt, seed) → the seeds of the kept candidates, best first, in a manifest of choices.
+def read_choices(file: Path, digest: str) -> list[Record]:
+    """The records of a manifest of choices.
 
     Raises
     ------
@@ -55,4 +55,4 @@ def read_choices(file: Path, digest: str) -> dict[tuple[str, int], list[int]]:
     records: list[Record] = read_records(file, remedy)
     if any(record["digest"] != digest for record in records):
         raise PurgedScratch("this choice was made among other candidates than those of now", file=file, remedy=remedy)
-    return {(record["prompt"], record["seed"]): record["kept"] for record in records}
+    return records

@@ -9,12 +9,14 @@ from typing import Any
 from fleetcraft.calibration.hardware import hardware
 from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
+from fleetcraft.experiment.search import Choice
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.stages.job import Job
 
 ENCODER_PACKAGES = ("imageio-ffmpeg", "numpy")
 CONTACT_SHEET_ROWS = 8
+CONTACT_SHEET_CANDIDATES = 7
 
 
 def describe(plan: Plan, stage: str, wildcards: Mapping[str, str]) -> Job:
@@ -184,25 +186,51 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
     )
 
 
-def _contact_sheet(plan: Plan, arm: str) -> Job:
+def _shown(plan: Plan, arm: str) -> dict[Sample, str]:
+    """The samples of the first prompts, with the first seed, and their shards; the same prompts in every arm."""
     wanted = {prompt.text for prompt in plan.prompts[:CONTACT_SHEET_ROWS]}
     seed = plan.experiment.seeds[0]
-    samples = [
-        sample
+    samples = {
+        sample: shard
         for shard, members in plan.shards.items()
         if seed in members.seeds and any(prompt.text in wanted for prompt in members.prompts)
         for sample in plan.samples(arm, shard)
         if sample.seed == seed and sample.prompt.text in wanted
-    ]
+    }
     order = {prompt.text: number for number, prompt in enumerate(plan.prompts)}
-    samples.sort(key=lambda sample: order[sample.prompt.text])
+    return dict(sorted(samples.items(), key=lambda item: order[item[0].prompt.text]))
+
+
+def _candidate_sheet(plan: Plan, arm: str) -> Job:
+    search, choice = plan.experiment.searches[arm], Choice(arm, 1)
+    samples = []
+    for sample, shard in _shown(plan, arm).items():
+        candidates = plan.searches.ranked(choice, shard)[sample.prompt.text, sample.seed]
+        shown = {"video": plan.video_key(sample), "candidates": candidates[:CONTACT_SHEET_CANDIDATES]}
+        samples.append(_labels(sample) | {"seed": sample.seed} | shown)
+    return Job(
+        "candidate_sheet",
+        "diffusion",
+        ENCODER_PACKAGES,
+        plan.paths.store,
+        plan.paths.candidate_sheet(arm),
+        samples=tuple(samples),
+        settings={
+            "title": f"Search {arm}: candidates in {search.rounds[0].arm} by {search.verifier}, the winner in"
+            f" {search.recommit}",
+            "recommit": search.recommit,
+        },
+    )
+
+
+def _contact_sheet(plan: Plan, arm: str) -> Job:
     return Job(
         "contact_sheet",
         "diffusion",
         ENCODER_PACKAGES,
         plan.paths.store,
         plan.paths.contact_sheet(arm),
-        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in samples),
+        samples=tuple(_labels(sample) | {"video": plan.video_key(sample)} for sample in _shown(plan, arm)),
         settings={"arm": arm},
     )
 
@@ -261,6 +289,7 @@ _DESCRIPTIONS: dict[str, Callable[..., Job]] = {
     "timing": _timing,
     "score": _score,
     "contact_sheet": _contact_sheet,
+    "candidate_sheet": _candidate_sheet,
     "compared_generate": lambda plan, arm, shard: _generate(Comparison(plan).declared, arm, shard),
     "compared_decode": _compared_decode,
     "compared_encode": _compared_encode,
