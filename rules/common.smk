@@ -49,15 +49,19 @@ def model_of_arm(wildcards):
     return PATHS.model(PLAN.settings(wildcards.arm).model)
 
 
-def chosen_before(wildcards):
-    """What an arm of a search waits for: the choice of its samples, and others of them that may be among the chosen."""
+def choice_before(wildcards):
+    """The choice that decides what an arm of a search is made of; nothing for other arms."""
     choice = PLAN.searches.before(wildcards.arm)
     if choice is None:
         return []
-    return [
-        PATHS.choices(choice.search, str(choice.round), wildcards.shard),
-        PATHS.latents(PLAN.searches.made_in(wildcards.arm), wildcards.shard),
-    ]
+    return PATHS.choices(choice.search, str(choice.round), wildcards.shard)
+
+
+def latents_before(wildcards):
+    """The samples that the chosen may be among: whoever comes second finds them in the store."""
+    if PLAN.searches.before(wildcards.arm) is None:
+        return []
+    return PATHS.latents(PLAN.searches.made_in(wildcards.arm), wildcards.shard)
 
 
 def scores_of_candidates(wildcards):

@@ -6,7 +6,8 @@ rule generate:
     input:
         # Ancient: what a model is stands in the digest; the same model built anew makes nothing stale.
         model=ancient(model_of_arm),
-        chosen=chosen_before,
+        choice=choice_before,
+        sisters=ancient(latents_before),
     output:
         manifest=PATHS.latents("{arm}", "{shard}"),
     log:

@@ -87,7 +87,7 @@ class Paths:
         return f"{self.work}/vbench/{arm}_eval_results.json"
 
     def score_figure(self, dimension: str) -> str:
-        return f"{self.work}/figures/{dimension}.png"
+        return f"{self.work}/figures/scores/{dimension}.png"
 
     def contact_sheet(self, arm: str) -> str:
         return f"{self.work}/figures/contact/{arm}.png"
