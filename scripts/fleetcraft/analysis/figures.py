@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -103,51 +104,39 @@ def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) ->
 
 
 def search_figure(results: Results, labels: Mapping[str, str], path: Path) -> None:
-    """Quality against compute, a panel a verifier: other arms as dots, the best of more and more candidates as a line,
-    the winners in full as a star; `labels` names the dimensions."""
+    """Quality against compute, a panel a verifier: other arms as dots, winners in full as stars, and as a line the best
+    of more and more candidates. `labels` names the dimensions."""
     searches, points = searches_of(results), list(quality_points(results))
+    baseline = next((one.cost.flops for one in points if one.arm == results.plan["baseline"]), None)
+    unit, measure = (baseline, "FLOPs of a baseline's video") if baseline else (1e12, "TFLOP")
     verifiers = sorted({search.verifier for search in searches.values()})
     figure, panels = plt.subplots(
         1, len(verifiers), figsize=(5.6 * len(verifiers), 4.4), layout="constrained", squeeze=False
     )
     colours = {arm: f"C{number % 10}" for number, arm in enumerate(results.arms)}
     for axes, verifier in zip(panels[0], verifiers, strict=True):
-        shown = [one for one in points if one.dimension == verifier and one.cost.flops]
-        for arm, search in searches.items():
-            best = [one for one in shown if one.arm == arm and one.videos_are == BEST_OF]
-            if search.verifier == verifier and best:
-                axes.plot(*_places(best), ".-", color=colours[arm], linewidth=1, markersize=4)
-                axes.annotate(
-                    f"best of {best[-1].candidates}",
-                    (_places(best)[0][-1], best[-1].mean.value),
-                    fontsize=7,
-                    va="bottom",
-                )
-        for one in shown:
-            if one.videos_are != BEST_OF:
-                flops, value = (places[0] for places in _places([one]))
-                star = one.videos_are == RECOMMITTED
-                if one.mean.low is not None and one.mean.high is not None:
-                    axes.vlines(flops, one.mean.low, one.mean.high, color=colours[one.arm], linewidth=1)
-                axes.plot(
-                    flops,
-                    value,
-                    "*" if star else "o",
-                    color=colours[one.arm],
-                    markersize=11 if star else 6,
-                    label=one.arm,
-                )
-        axes.set_xscale("log")
-        axes.set_xlabel("TFLOP a video, with all candidates")
+        shown = [(one.cost.flops / unit, one) for one in points if one.dimension == verifier and one.cost.flops]
+        lines: dict[str, list[tuple[float, Point]]] = defaultdict(list)
+        for place, one in shown:
+            if one.videos_are == BEST_OF:
+                lines[one.arm].append((place, one))
+                continue
+            mark, size = ("*", 11) if one.videos_are == RECOMMITTED else ("o", 6)
+            axes.plot(place, one.mean.value, mark, color=colours[one.arm], markersize=size, label=one.arm)
+            if one.mean.low is not None and one.mean.high is not None:
+                axes.vlines(place, one.mean.low, one.mean.high, color=colours[one.arm], linewidth=1)
+        for arm, line in lines.items():
+            heights = [one.mean.value for _, one in line]
+            axes.plot([place for place, _ in line], heights, ".-", color=colours[arm], linewidth=1, markersize=4)
+            drafted = f"best of {line[-1][1].candidates}\nin {searches[arm].rounds[0].arm}"
+            axes.annotate(drafted, (line[-1][0], heights[-1]), (4, 0), textcoords="offset points", fontsize=7, va="top")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlabel(f"{measure}, with all candidates")
         axes.set_ylabel(labels[verifier])
-        axes.legend(fontsize=8, title="★ winners in full, ● as they are", title_fontsize=8)
+        axes.legend(fontsize=8, title="★ winners in full   ● as they are", title_fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     save(figure, path)
-
-
-def _places(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    """TFLOP and quality of each."""
-    return [(point.cost.flops or 0.0) / 1e12 for point in points], [point.mean.value for point in points]
 
 
 def _about(record: Record) -> tuple[str, str, int, int]:

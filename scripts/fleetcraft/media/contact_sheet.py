@@ -64,7 +64,7 @@ def draw_sheet(path: Path, title: str, rows: Sequence[tuple[str, Sequence[Tile]]
             draw.text((left, top + height + 1), tile.label, fill="black", font=font)
             if tile.framed:
                 corners = (left, top, left + _TILE_WIDTH - 1, top + tile.picture.height - 1)
-                draw.rectangle(corners, outline="red", width=_FRAME)
+                draw.rectangle(corners, outline="deepskyblue", width=_FRAME)
     with new_file(path) as temporary:
         sheet.save(temporary)
 

@@ -1,4 +1,7 @@
-"""Stage candidate_sheet: what a search chose among, of its first prompts, best first, and the winners in full."""
+"""Stage candidate_sheet: what a search chose among, of its first prompts, best first, and the winners in full.
+
+A winner is framed among the candidates; in a search of several rounds it need not be the best of the first.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ def run(job: Job) -> None:
     """Draw the sheet: the middle frame of each."""
     store, rows = Store(job.store), []
     for sample in job.samples:
-        best, *others = sample["candidates"]
-        tiles = [Tile(_middle(store, best["video"]), f"best: {best['value']:.4g}", framed=True)]
-        tiles += [Tile(_middle(store, one["video"]), f"{one['value']:.4g}") for one in others]
+        tiles = [
+            Tile(_middle(store, one["video"]), f"{one['value']:.4g}", framed=one["seed"] == sample["seed"])
+            for one in sample["candidates"]
+        ]
         tiles.append(Tile(_middle(store, sample["video"]), f"in {job.settings['recommit']}"))
-        rows.append((f"{sample['prompt']} · seed {sample['seed']}", tiles))
+        rows.append((f"{sample['prompt']} · seed {sample['for_seed']}", tiles))
     draw_sheet(Path(job.output), job.settings["title"], rows)
 
 

@@ -207,7 +207,7 @@ def _candidate_sheet(plan: Plan, arm: str) -> Job:
     for sample, shard in _shown(plan, arm).items():
         candidates = plan.searches.ranked(choice, shard)[sample.prompt.text, sample.seed]
         shown = {"video": plan.video_key(sample), "candidates": candidates[:CONTACT_SHEET_CANDIDATES]}
-        samples.append(_labels(sample) | {"seed": sample.seed} | shown)
+        samples.append(_labels(sample) | {"for_seed": sample.seed} | shown)
     return Job(
         "candidate_sheet",
         "diffusion",
