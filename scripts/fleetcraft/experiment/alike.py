@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from fleetcraft.experiment.conditions import Foreign, condition_of
+from fleetcraft.experiment.conditions import Foreign, conditions_of
 
 
 def not_compared(arms: Iterable[str], baseline: str, unknown: Collection[str]) -> dict[str, str]:
@@ -22,7 +22,7 @@ def not_compared(arms: Iterable[str], baseline: str, unknown: Collection[str]) -
 
 def not_compared_in(plan: Mapping[str, Any]) -> dict[str, str]:
     """The same, of the plan that has this document."""
-    foreign = [arm for arm, condition in plan["conditions"].items() if isinstance(condition_of(condition), Foreign)]
+    foreign = [arm for arm, one in conditions_of(plan["conditions"]).items() if isinstance(one, Foreign)]
     unknown = [arm for arm in foreign if arm not in vouched_for(plan)]
     return not_compared(plan["conditions"], plan["baseline"], unknown)
 

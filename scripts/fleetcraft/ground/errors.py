@@ -45,7 +45,7 @@ class FleetcraftError(Exception):
         head = f"{', '.join(place)}: " if place else ""
         self.account = f"{head}{problem}{found}"
         """Where and what, without the remedy."""
-        super().__init__(f"{self.account}. {remedy}.")
+        super().__init__(f"{ended(self.account)} {ended(remedy)}")
 
     @property
     def has_value(self) -> bool:
@@ -130,8 +130,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = get_close_matches(name, known, n=1)
     if close:
-        return f"Did you mean {close[0]!r}"
+        return f"Did you mean {close[0]!r}?"
     return f"Choose from: {', '.join(known)}" if known else "None is defined"
+
+
+def ended(sentence: str) -> str:
+    """With its full stop, unless it is a question."""
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _shorten(value: object, limit: int = 120) -> str:

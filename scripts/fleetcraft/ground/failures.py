@@ -25,6 +25,7 @@ from fleetcraft.ground.errors import (
     HostMemory,
     MissingWeights,
     NoSpace,
+    ended,
 )
 from fleetcraft.ground.files import is_full
 from fleetcraft.ground.repository import SCRIPTS
@@ -91,7 +92,7 @@ class Failure:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.problem}. {self.remedy}."
+        return f"{ended(self.problem)} {ended(self.remedy)}"
 
     def as_json(self) -> dict[str, str]:
         """As it stands in files and results."""
