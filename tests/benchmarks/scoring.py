@@ -1,11 +1,19 @@
 """What our way of scoring costs beside VBench called directly, in a dimension in which a video is scored fast.
 
-    .envs/vbench/bin/python tests/benchmarks/scoring.py
+    .venv/bin/python tests/benchmarks/scoring.py [--videos 1000] [--rounds 3] [--directory DIR]
 
-Scores the same videos with both in turn, in processes of their own that come up, read everything and end. Then the job
-of a campaign, which also digests each video and leaves its record, as one job, and as two at the same time with half of
-the videos each. Prints seconds of each round, by the clock and of processors, and how the medians compare.
-The videos are far smaller than real ones, so that what is ours weighs more here than in a campaign.
+Encodes short videos with ffmpeg, each of its own, and takes them into a store as an arm of existing videos. Then scores
+all of them again and again, in turn:
+
+- VBench directly: one process, upstream's `evaluate` on the directory;
+- our driver: one process, what a job calls;
+- a job: the stage of a shard of all videos, which also digests each video and leaves its record;
+- a campaign of one job: Snakemake, its worker, the plan and that job;
+- two jobs, one core and two jobs, two cores: a campaign of two shards, whose worker may run one or both at a time.
+
+Prints seconds of each round, by the clock and of processors, how the medians compare, and the median of how the rounds
+compare: on a machine that others use, that is the figure to look at. Videos are far smaller than real ones, so that what
+is ours weighs more here than in a campaign. With `--directory`, what was made is kept for the next time.
 """
 
 from __future__ import annotations
@@ -22,128 +30,176 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import cv2
-import numpy as np
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/support"))
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+from campaigns import Campaign
+from checkpoints import list_digests
 
-from fleetcraft.stages.job import Job
-from fleetcraft.store.store import Store
+from fleetcraft.ground.toolchain import Toolchain, clean_environment
+from fleetcraft.stages.describe import describe
+from fleetcraft.stages.launch import command_of
 
-SCRIPTS = str(Path(__file__).resolve().parents[2] / "scripts")
 DIMENSION = "temporal_flickering"
-SIZE, FRAMES = (416, 240), 33
+WIDTH, HEIGHT, FRAMES, FPS = 416, 240, 33, 8
+SEEDS = 4
+
+FFMPEG = "import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())"
 
 OURS = f"""
 import sys
 from pathlib import Path
-sys.path.append({SCRIPTS!r})
+sys.path.append({str(ROOT / "scripts")!r})
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.vbench import score
-videos = sorted(Path(sys.argv[1]).iterdir())
+videos = sorted(Path(sys.argv[1]).glob("*.mp4"))
 values = score({DIMENSION!r}, [Pair("a prompt", video, None) for video in videos], {{}})
-assert len(values) == len(videos) and all(isinstance(value, float) for value in values)
+assert len(values) == int(sys.argv[2]) and all(isinstance(value, float) for value in values)
 """
 
 UPSTREAM = f"""
-import sys
+import json, sys
+from pathlib import Path
 from vbench import VBench
-VBench("cpu", "", sys.argv[2]).evaluate(sys.argv[1], "all", dimension_list=[{DIMENSION!r}], mode="custom_input")
+VBench("cpu", "", sys.argv[3]).evaluate(sys.argv[1], "all", dimension_list=[{DIMENSION!r}], mode="custom_input")
+rows = json.loads(Path(sys.argv[3], "all_eval_results.json").read_text())[{DIMENSION!r}][1]
+assert len(rows) == int(sys.argv[2])
 """
 
-STAGE = f"import sys; sys.path.append({SCRIPTS!r}); from fleetcraft.stages.__main__ import main; main()"
+
+def prompts(count: int) -> list[str]:
+    return [f"test picture {number}" for number in range(count // SEEDS)]
 
 
 def make_videos(directory: Path, count: int) -> None:
-    """Noise that moves, the same in every video."""
-    directory.mkdir()
-    first = directory / "a prompt-000000.mp4"
-    generator = np.random.default_rng(0)
-    writer = cv2.VideoWriter(str(first), cv2.VideoWriter.fourcc(*"mp4v"), 8, SIZE)
-    still = generator.integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
-    for index in range(FRAMES):
-        writer.write(np.roll(still, index, axis=1))
-    writer.release()
-    for number in range(1, count):
-        shutil.copy(first, directory / f"a prompt-{number:06}.mp4")
+    """Cuts of one long test picture that has a running clock in it, named as existing videos are."""
+    directory.mkdir(parents=True)
+    python = Toolchain("diffusion").home / "bin/python"
+    ffmpeg = subprocess.run([python, "-c", FFMPEG], check=True, capture_output=True, text=True).stdout.strip()
+    cuts = ",".join(str(FRAMES * number) for number in range(1, count))
+    source = ["-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate={FPS}", "-frames:v", str(FRAMES * count)]
+    encoder = ["-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "veryfast", "-crf", "18", "-threads", "1"]
+    pieces = ["-g", str(FRAMES), "-sc_threshold", "0", "-f", "segment", "-segment_frames", cuts]
+    command = [ffmpeg, "-v", "error", *source, *encoder, *pieces, "-reset_timestamps", "1", directory / "%06d.mp4"]
+    subprocess.run(command, check=True)
+    names = [f"{prompt}-{place}.mp4" for prompt in prompts(count) for place in range(SEEDS)]
+    for video, name in zip(sorted(directory.iterdir()), names, strict=True):
+        video.rename(directory / name)
+    list_digests(directory)
 
 
-def fill_store(store: Store, videos: Path) -> list[dict[str, Any]]:
-    """The videos as a campaign has them; the samples of its jobs."""
-    samples = []
-    for number, video in enumerate(sorted(videos.iterdir())):
-        key = f"{number:02x}-{number:06}"
-        store.commit("videos", key, {}, lambda file, video=video: shutil.copy(video, file))
-        labels = {"arm": "full", "sample": key, "prompt": "a prompt", "seed": number}
-        samples.append(labels | {"video": key, "baseline_video": None, "score": key})
-    return samples
+def campaign(directory: Path, name: str, count: int, shards: int) -> Campaign:
+    """A campaign of the videos, in so many shards; all of them share a store."""
+    document = {
+        "name": name,
+        "paths": {"scratch": "scratch", "work": "work"},
+        "stack": {"device": "cpu"},
+        "arms": {"theirs": {"source": {"videos": "videos"}}},
+        "baseline": "theirs",
+        "prompts": {"file": "prompts.txt"},
+        "seeds": list(range(SEEDS)),
+        "video": {"width": WIDTH, "height": HEIGHT, "frames": FRAMES, "fps": FPS},
+        "scoring": {"dimensions": [DIMENSION]},
+        "shard_size": count // shards,
+    }
+    (directory / "prompts.txt").write_text("".join(f"{prompt}\n" for prompt in prompts(count)))
+    made = Named(directory, document)
+    made.write()
+    assert len(made.plan().shards) == shards
+    run(made.command("--until", "ingest", "--cores", "all"))
+    return made
 
 
-def start(code: str, *arguments: object) -> subprocess.Popen[bytes]:
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = [sys.executable, "-P", "-W", "ignore", "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, **quiet)  # type: ignore[call-overload,no-any-return]
+class Named(Campaign):
+    """One of several campaigns in a directory."""
+
+    @property
+    def experiment(self) -> Path:
+        return self.directory / f"{self.document['name']}.yaml"
 
 
-def finish(*processes: subprocess.Popen[bytes]) -> None:
-    for process in processes:
-        if process.wait() != 0:
-            raise SystemExit(f"this failed: {process.args}")
+def run(command: list[str], **options: object) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)  # type: ignore[call-overload]
+    if done.returncode != 0:
+        sys.exit(f"this failed: {command}\n{done.stdout.decode()[-3000:]}")
 
 
-def children_s() -> float:
-    """Seconds that processors have worked for the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def seconds_of(way: Callable[[], None]) -> tuple[float, float]:
+    """By the clock, and of processors for all processes that it started."""
+    begin, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    way()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - begin, after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
 
 
-def jobs(store: Store, parts: list[list[dict[str, Any]]], scratch: Path) -> None:
-    """A job a part, all at the same time, on a store without scores."""
-    shutil.rmtree(store.root / "scores", ignore_errors=True)
-    started = []
-    for number, samples in enumerate(parts):
-        description = scratch / f"job{number}.json"
-        settings = {"dimension": DIMENSION, "scorer": "vbench"}
-        manifest = str(scratch / f"scores{number}.jsonl")
-        Job("score", "vbench", ("vbench",), str(store.root), manifest, tuple(samples), settings).write(description)
-        started.append(start(STAGE, description))
-    finish(*started)
+def measure(directory: Path, count: int, rounds: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / "videos").exists():
+        make_videos(directory / "videos", count)
+    one, two = campaign(directory, "one", count, 1), campaign(directory, "two", count, 2)
+    python = str(Toolchain("vbench").home / "bin/python")
+    environment = clean_environment()
+
+    def directly(code: str) -> None:
+        arguments = [str(directory / "videos"), str(count), str(directory / "results")]
+        run([python, "-P", "-W", "ignore", "-c", code, *arguments], env=environment)
+
+    def forget() -> None:
+        """Let no score be there, and no manifest of scores."""
+        shutil.rmtree(directory / "scratch/store/scores", ignore_errors=True)
+        for each in (one, two):
+            shutil.rmtree(directory / "scratch" / each.document["name"] / "scores", ignore_errors=True)
+
+    def score(of: Campaign, cores: int) -> None:
+        run(of.command("--until", "score", "--cores", str(cores)))
+        assert len(of.artifacts()["scores"]) == count
+
+    (shard,) = one.plan().shards
+    wildcards = {"arm": "theirs", "dimension": DIMENSION, "shard": shard}
+
+    def job() -> None:
+        os.chdir(directory)
+        run(command_of(describe(one.plan(), "score", wildcards), directory / "job.json", {}), env=environment)
+
+    ways: dict[str, Callable[[], None]] = {
+        "VBench directly": lambda: directly(UPSTREAM),
+        "our driver": lambda: directly(OURS),
+        "a job": job,
+        "a campaign of one job": lambda: score(one, 1),
+        "two jobs, one core": lambda: score(two, 1),
+        "two jobs, two cores": lambda: score(two, 2),
+    }
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            forget()
+            taken[name].append(seconds_of(way))
+    print(json.dumps({"videos": count, "processors": len(os.sched_getaffinity(0)), "rounds": rounds}))
+    for kind, what in enumerate(("by the clock", "of processors")):
+        reference = [pair[kind] for pair in taken["VBench directly"]]
+        print(f"seconds {what}: median, of medians, of rounds")
+        for name, pairs in taken.items():
+            figures = [pair[kind] for pair in pairs]
+            medians = statistics.median(figures) / statistics.median(reference) - 1
+            by_round = statistics.median(one / other for one, other in zip(figures, reference, strict=True)) - 1
+            shown = ", ".join(f"{second:.2f}" for second in figures)
+            print(f"  {name:<22} {statistics.median(figures):7.2f}  {medians:+7.1%}  {by_round:+7.1%}  ({shown})")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--videos", type=int, default=1000)
+    parser.add_argument("--videos", type=int, default=1000, help="a multiple of 8")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path)
     chosen = parser.parse_args()
+    if chosen.videos < 8 or chosen.videos % 8:
+        parser.error("--videos: a multiple of 8")
+    if chosen.directory is not None:
+        measure(chosen.directory.absolute(), chosen.videos, chosen.rounds)
+        return
     with tempfile.TemporaryDirectory() as directory:
-        scratch = Path(directory)
-        make_videos(videos := scratch / "videos", chosen.videos)
-        samples = fill_store(store := Store(scratch / "store"), videos)
-        half = len(samples) // 2
-        ways: dict[str, Callable[[], None]] = {
-            "VBench directly": lambda: finish(start(UPSTREAM, videos, scratch / "results")),
-            "our driver": lambda: finish(start(OURS, videos)),
-            "a job": lambda: jobs(store, [samples], scratch),
-            "two jobs": lambda: jobs(store, [samples[:half], samples[half:]], scratch),
-        }
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        processor: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(chosen.rounds):
-            for name, way in ways.items():
-                begin, used = time.perf_counter(), children_s()
-                way()
-                seconds[name].append(time.perf_counter() - begin)
-                processor[name].append(children_s() - used)
-        print(json.dumps({"videos": chosen.videos, "processors": len(os.sched_getaffinity(0))}))
-        for what, figures in (("by the clock", seconds), ("of processors", processor)):
-            reference = statistics.median(figures["VBench directly"])
-            print(f"seconds {what}")
-            for name, taken in figures.items():
-                median = statistics.median(taken)
-                rounds = ", ".join(f"{second:.2f}" for second in taken)
-                print(f"  {name:<16} {median:7.2f}  {median / reference - 1:+7.1%}  ({rounds})")
+        measure(Path(directory), chosen.videos, chosen.rounds)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 import venv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 
@@ -204,7 +204,9 @@ def versions(packages: Iterable[str]) -> dict[str, str | None]:
     return {name: _installed(name) for name in packages}
 
 
+@cache
 def _installed(name: str) -> str | None:
+    # A look at a package's metadata takes longer than many a video's score, and each record tells of several.
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

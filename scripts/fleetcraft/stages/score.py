@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import cast
 
@@ -15,6 +16,9 @@ from fleetcraft.stages.job import Job
 from fleetcraft.stages.provenance import provenance
 from fleetcraft.stages.shard import Sample, fill
 from fleetcraft.store.store import Store
+
+WRITERS = 8
+"""Records that are made durable at the same time: each waits for the disk or the server, and nothing else."""
 
 
 def run(job: Job) -> None:
@@ -45,7 +49,8 @@ def run(job: Job) -> None:
         # A job's time is shared by what it scored, so that sums over records are the time that it took.
         seconds = {phase: round(total / len(pairs), 6) for phase, total in ledger.seconds.items() if pairs}
         found += zip(sound, values, strict=True)
-        failed = []
+        failed: list[FleetcraftError] = []
+        records: list[tuple[str, Record]] = []
         for sample, value in found:
             if isinstance(value, float) and not math.isfinite(value):
                 value = BadResult(
@@ -68,7 +73,9 @@ def run(job: Job) -> None:
                 "memory": ledger.memory,
                 "made": provenance(job.packages),
             }
-            yield store.commit_record("scores", sample["score"], record)
+            records.append((sample["score"], record))
+        with ThreadPoolExecutor(WRITERS) as writers:
+            yield from writers.map(lambda keyed: store.commit_record("scores", *keyed), records)
         for other in failed[1:]:
             print(f"score: {other}")
         if failed:
