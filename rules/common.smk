@@ -208,6 +208,11 @@ def score_mem_mb(wildcards):
     return 12000 if known.has_model else 3000
 
 
+def score_gpu_mem_mb(wildcards):
+    """What a verifier's weights take of a device, which has to have more; the other models fit into any."""
+    return (PLAN.known[wildcards.dimension].verifier_mb or 0) if GPUS else 0
+
+
 def needs(rule, resource, default):
     """What the batch table has measured that a rule's jobs need, arm by arm; `default` where it has nothing."""
 

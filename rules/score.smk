@@ -18,6 +18,7 @@ rule score:
         gpus=score_gpus,
         node_access="shared",
         mem_mb=score_mem_mb,
+        gpu_mem_mb=score_gpu_mem_mb,
         runtime=120,
     params:
         digest=score_digest,

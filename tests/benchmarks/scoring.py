@@ -12,8 +12,8 @@ all of them again and again, in turn:
 - two jobs, one core and two jobs, two cores: a campaign of two shards, whose worker may run one or both at a time.
 
 Prints seconds of each round, by the clock and of processors, how the medians compare, and the median of how the rounds
-compare: on a machine that others use, that is the figure to look at. Videos are far smaller than real ones, so that what
-is ours weighs more here than in a campaign. With `--directory`, what was made is kept for the next time.
+compare, which is the figure to look at where others use the machine. Videos are far smaller than real ones: what is
+ours weighs more here. With `--directory`, what was made is kept for the next time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/support"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
-from campaigns import Campaign
+from campaigns import ROOT, Campaign
 from checkpoints import list_digests
 
 from fleetcraft.ground.toolchain import Toolchain, clean_environment

@@ -1,4 +1,4 @@
-"""Weights for VBench's dimensions that are generated: random numbers in the layout and the shapes of upstream's.
+"""Weights for dimensions that are generated: random numbers in the layout and the shapes of upstream's.
 
 They show that everything runs, and no score that means anything. Run it in the tool chain `vbench`:
 
@@ -25,6 +25,8 @@ QUALITY = (
     "imaging_quality",
 )
 """The dimensions of quality that need weights."""
+
+LPIPS_WIDTHS = (64, 192, 384, 256, 256)
 
 HUBCONF = '''"""In place of DINO's repository: a small vision transformer, entered and fetched as DINO's is."""
 
@@ -187,6 +189,20 @@ def _viclip(directory: Path) -> None:
     _save({"model": model.state_dict()}, directory / "ViCLIP/ViClip-InternVid-10M-FLT.pth")
 
 
+def _lpips(directory: Path) -> None:
+    import torch
+    from torchvision.models import alexnet
+
+    # What comes after the features isn't used, and would be most of the file: a number stands for it.
+    state = {
+        name: value if name.startswith("features") else torch.zeros(1).expand(value.shape)
+        for name, value in alexnet().state_dict().items()
+    }
+    _save(state, directory / "lpips/alexnet-owt-7be5be79.pth")
+    layers = {f"lin{layer}.model.1.weight": torch.rand(1, width, 1, 1) for layer, width in enumerate(LPIPS_WIDTHS)}
+    _save(layers, directory / "lpips/LPIPS_v0.1_alex-df73285e.pth")
+
+
 _BUILDERS: dict[str, Callable[[Path], None]] = {
     "subject_consistency": _dino,
     "background_consistency": _clip_base,
@@ -198,6 +214,7 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
     "human_action": _umt,
     "scene": _tag2text,
     "temporal_style": _viclip,
+    "lpips": _lpips,
 }
 
 if __name__ == "__main__":

@@ -145,6 +145,15 @@ def test_arms_with_the_same_settings_share_their_samples(small: dict[str, Any], 
     assert ids["twin"] == ids["full"] != ids["cached"]
 
 
+@pytest.mark.parametrize("size", [1, 2, 20])
+def test_neither_the_size_of_shards_nor_the_order_of_seeds_enters_a_key(
+    small: dict[str, Any], plan_of: PlanOf, size: int
+) -> None:
+    before, other = plan_of(small), plan_of(changed(small, "shard_size", size) | {"seeds": small["seeds"][::-1]})
+    assert len(before.shards) != len(other.shards)
+    assert keys(other) == keys(before)
+
+
 def test_a_dimension_that_compares_skips_the_baseline(small: dict[str, Any], plan_of: PlanOf) -> None:
     plan = plan_of(small)
     assert plan.scored_shards("full", "ssim") == []

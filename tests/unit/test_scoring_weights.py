@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from checkpoints import list_digests
+from checkpoints import list_digests, write_verifier_files
 from experiments import changed
 
 from fleetcraft.cli.main import main
@@ -17,6 +17,7 @@ from fleetcraft.ground.errors import BadEnvironment, BadInput, CorruptWeights, M
 from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 from fleetcraft.scoring.weights import FILE, find, needed
+from fleetcraft.stages.describe import describe
 
 Planner = Callable[[dict[str, Any]], Plan]
 
@@ -27,7 +28,7 @@ TWO = ["motion_smoothness", "dynamic_degree"]
 def weights(tmp_path: Path) -> Path:
     """Files that stand for the weights of all dimensions, and their list."""
     directory = tmp_path / "weights"
-    for dimension in VBENCH:
+    for dimension in DIMENSIONS:
         for file in needed(dimension):
             (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
             (directory / file.path).write_text(file.path)
@@ -43,7 +44,7 @@ def scored(small: dict[str, Any], weights: Path) -> dict[str, Any]:
 
 
 def test_every_dimension_but_flickering_needs_weights_and_all_of_them_have_a_source() -> None:
-    used = {file for dimension in VBENCH for file in needed(dimension)}
+    used = {file for dimension in DIMENSIONS for file in needed(dimension)}
     assert {name for name in VBENCH if not needed(name)} == {"temporal_flickering"}
     assert {file.path for file in used} == set(yaml.safe_load(FILE.read_text())["files"])
     assert all(file.source.startswith("https://") for file in used)
@@ -115,6 +116,40 @@ def test_a_file_that_isn_t_in_the_list_of_digests_is_refused(
 def test_weights_that_upstream_publishes_a_digest_of_must_have_it(weights: Path) -> None:
     with pytest.raises(CorruptWeights, match=r"ViT-B-32\.pt.*published 40d36571"):
         find(weights, ["background_consistency"])
+
+
+def test_the_first_digits_of_a_digest_count_where_no_more_is_published(weights: Path) -> None:
+    backbone, layers = needed("lpips")
+    assert backbone.sha256 == "7be5be79"
+    listed = {backbone.path: "7be5be79" + 56 * "0", layers.path: layers.sha256}
+    (weights / "SHA256SUMS").write_text("".join(f"{digest}  ./{path}\n" for path, digest in listed.items()))
+    assert find(weights, ["lpips"]) == {"lpips": listed}
+    (weights / "SHA256SUMS").write_text("".join(f"{64 * '0'}  ./{path}\n" for path in listed))
+    with pytest.raises(CorruptWeights, match=r"alexnet.*published 7be5be79"):
+        find(weights, ["lpips"])
+
+
+def test_lpips_compares_every_arm_with_its_baseline_on_weights_that_are_in_its_key(
+    plan_of: Planner, scored: dict[str, Any], weights: Path
+) -> None:
+    (weights / "PROXY").write_text("random numbers\n")
+    document = changed(scored, "scoring.dimensions", ["proxy-lpips"])
+    plan = plan_of(document)
+    shard = next(iter(plan.shards))
+    assert plan.scored_shards(plan.baseline, "proxy-lpips") == []
+    job = describe(plan, "score", {"arm": "cached", "dimension": "proxy-lpips", "shard": shard})
+    assert (job.toolchain, job.settings["scorer"], job.settings["device"]) == ("vbench", "lpips", "cpu")
+    assert all(sample["baseline_video"] not in (None, sample["video"]) for sample in job.samples)
+    assert job.settings["weights"] == {"directory": str(weights), "files": plan.weights["proxy-lpips"]}
+    with pytest.raises(BadInput, match=r"not upstream's \(random numbers\), so what they give is no lpips"):
+        plan_of(changed(document, "scoring.dimensions", ["lpips"]))
+    with pytest.raises(BadInput, match=r"'video\.width': proxy-lpips needs 31"):
+        plan_of(changed(document, "video.width", 16))
+    (weights / needed("lpips")[1].path).write_text("trained anew")
+    list_digests(weights)
+    again = plan_of(document)
+    for sample in plan.samples("cached", shard):
+        assert again.score_key(sample, "proxy-lpips") != plan.score_key(sample, "proxy-lpips")
 
 
 def test_a_changed_digest_changes_the_scores_that_the_file_decides_and_no_others(
@@ -221,6 +256,26 @@ def test_the_doctor_lists_what_to_mirror(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["scoring", "doctor", "--dimension", "dynamic_degree"]) == 1
     said = capsys.readouterr().out
     assert all(file.path in said and file.source in said for file in needed("dynamic_degree"))
+
+
+def test_the_doctor_looks_at_what_an_experiment_scores_its_verifiers_too(
+    scored: dict[str, Any], weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (weights / "amt_model/amt-s.pth").unlink()
+    model = write_verifier_files(tmp_path / "xclip")
+    scored["scoring"]["verifiers"] = {"alignment": {"type": "xclip", "path": str(model)}}
+    scored["scoring"]["dimensions"].append("alignment")
+    experiment = tmp_path / "experiment.yaml"
+    experiment.write_text(yaml.safe_dump(scored))
+    (model / "config.json").unlink()
+    assert main(["scoring", "doctor", "--experiment", str(experiment)]) == 1
+    said = capsys.readouterr().out
+    assert f"{weights}/amt_model/amt-s.pth" in said
+    assert "alignment          can't be scored" in said
+    assert f"alignment: {model}/config.json" in said
+    assert "scene" not in said
+    assert main(["scoring", "doctor", "--experiment", str(experiment), "--dimension", "alignmend"]) == 1
+    assert "Did you mean 'alignment'" in capsys.readouterr().err
 
 
 def test_the_doctor_knows_no_other_names(capsys: pytest.CaptureFixture[str]) -> None:

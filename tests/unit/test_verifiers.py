@@ -67,6 +67,17 @@ def test_its_weights_and_their_type_decide_its_scores_and_no_others(
         assert plan.score_digest("full", "alignment", shard) != first.score_digest("full", "alignment", shard)
 
 
+def test_its_jobs_know_what_its_weights_take_in_the_type_that_they_are_loaded_in(
+    verified: dict[str, Any], plan_of: PlanOf, tmp_path: Path
+) -> None:
+    write_verifier_files(tmp_path / "xclip", weights=3 * 2**20)
+    taken = {
+        dtype: plan_of(changed(verified, "scoring.verifiers.alignment.dtype", dtype)).known["alignment"].verifier_mb
+        for dtype in ("float32", "bfloat16")
+    }
+    assert taken == {"float32": 12, "bfloat16": 6}
+
+
 def test_where_it_lies_decides_nothing(verified: dict[str, Any], plan_of: PlanOf, tmp_path: Path) -> None:
     first = plan_of(verified)
     shutil.move(tmp_path / "xclip", tmp_path / "elsewhere")

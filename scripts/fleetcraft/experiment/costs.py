@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from fleetcraft.experiment.arms import Arm
 from fleetcraft.experiment.plan import Plan
+from fleetcraft.ground.units import BYTES
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.interface import SpatialTiles
-
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)

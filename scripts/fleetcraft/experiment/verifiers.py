@@ -9,6 +9,7 @@ from pathlib import Path
 from fleetcraft.experiment.models import Verifier
 from fleetcraft.experiment.sources import listed_files
 from fleetcraft.ground.errors import BadInput, CorruptWeights, FleetcraftError
+from fleetcraft.ground.units import BYTES
 from fleetcraft.mirror.inspection import inspect_model
 from fleetcraft.mirror.reading import read_json
 from fleetcraft.scoring.dimensions import Dimension
@@ -50,7 +51,7 @@ def resolve_verifier(name: str, settings: Verifier, *, without_weights: bool = F
     frames = _frames(name, settings, fixed)
     sums = Path(settings.sha256sums) if settings.sha256sums else None
     files = listed_files(inspection, sums, f"scoring.verifiers.{name}.sha256sums")
-    size = sum(tensor.end - tensor.start for tensor in inspection.parts["model"].tensors.values())
+    size = BYTES[settings.dtype] * sum(tensor.elements for tensor in inspection.parts["model"].tensors.values())
     return KnownVerifier(known.dimension(name, frames, math.ceil(size / 2**20)), settings, files)
 
 

@@ -1,6 +1,9 @@
-"""Numbers with units, for people."""
+"""Units: of numbers for people, and of numbers in memory."""
 
 from __future__ import annotations
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""What one number of a type takes."""
 
 
 def bytes_text(count: float) -> str:

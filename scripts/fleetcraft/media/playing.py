@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def play(video: Path, matrix: str | None = None) -> Iterator[NDArray[np.uint8]]:
+def play(video: Path, matrix: str | None = None) -> Generator[NDArray[np.uint8], None, None]:
     """Each frame, uint8 [height, width, 3], as stored and not as a player would turn it; memory holds one.
 
     Colours are decoded by the video's tags, as BT.601 where it has none; `matrix` takes them for another one's, as

@@ -2,8 +2,8 @@
 
 Verifiers that an experiment names are dimensions beside these (`verifiers`).
 
-A name that `vbench_dimensions` has is VBench's score and enters its totals. What stands in for one, with other weights
-than upstream's, is another dimension: `proxy-` and the name.
+A name that `vbench_dimensions` has is VBench's score and enters its totals. What stands in for one that needs weights,
+with other weights than upstream's, is another dimension: `proxy-` and the name.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Dimension:
     any_prompt : it suits every prompt, also those that a suite has for other dimensions.
     version : of our own code that computes it from what ffmpeg plays, raised when its values change. It is part of the
         score's key then, with the digest of that ffmpeg.
-    weights : the name under which resources/vbench_weights.yaml has the files that it needs; None where it needs none.
-    verifier_mb : of a verifier, how large its weights are, in MiB.
+    weights : the name under which resources/weights.yaml has the files that it needs; None where it needs none.
+    verifier_mb : of a verifier, what its weights take in memory, in MiB.
     suite_only : it asks for what the suite says of its prompts, so other prompts can't be scored in it.
     frames : how many frames a video must have, of those that are looked at.
     side : how many pixels the sides of a video must have.
@@ -133,6 +133,28 @@ _SCORED = {
 }
 
 
+def _label(prefix: str, label: str) -> str:
+    return f"proxy, other weights than upstream's: {label}" if prefix else label
+
+
+def _lpips() -> Iterator[Dimension]:
+    """LPIPS, and once more for other weights than the published ones."""
+    for prefix in ("", PROXY):
+        yield Dimension(
+            f"{prefix}lpips",
+            label=_label(prefix, "LPIPS to the baseline's video (0 is identical, lower is closer)"),
+            scorer="lpips",
+            toolchain="vbench",
+            packages=("pyiqa", "torch", "torchvision", "numpy", "imageio-ffmpeg"),
+            pairwise=True,
+            any_prompt=True,
+            version=1,
+            weights="lpips",
+            # AlexNet pools smaller ones away.
+            side=31,
+        )
+
+
 def _vbench() -> Iterator[Dimension]:
     """Upstream's sixteen, and each of those that need weights once more for other weights than upstream's."""
     for name, known in VBENCH.items():
@@ -140,7 +162,7 @@ def _vbench() -> Iterator[Dimension]:
         for prefix in ("", PROXY) if how.weights else ("",):
             yield Dimension(
                 prefix + name,
-                label=f"proxy, other weights than upstream's: {known.label}" if prefix else known.label,
+                label=_label(prefix, known.label),
                 scorer="vbench",
                 toolchain="vbench",
                 packages=how.packages,
@@ -186,6 +208,7 @@ DIMENSIONS = {
             any_prompt=True,
             version=1,
         ),
+        *_lpips(),
         Dimension(
             "mean_frame_difference",
             label="Mean difference of consecutive frames (0–255, lower is steadier)",

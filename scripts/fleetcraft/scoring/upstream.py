@@ -2,7 +2,7 @@
 
 Upstream looks for weights in a cache of its user and fetches what isn't there. Here it sees a cache of links, made for
 the job, to the files that the dimension declares and to nothing else, and whatever would fetch is refused, with what it
-wanted. What it expects elsewhere is put there: DINO's weights in torch's cache of hubs, BERT in the working directory
+wanted. What it expects elsewhere is put there: weights in torch's cache of hubs, BERT in the working directory
 (where its name finds it before any cache does), the vocabulary of ViCLIP from the package openai-clip.
 """
 
@@ -27,6 +27,11 @@ from fleetcraft.mirror.memory import Memory, cache_home
 
 _FETCHERS = ("wget", "curl", "git", "aria2c", "unzip")
 """Programs that upstream, or a library below it, would fetch weights with."""
+
+LPIPS_BACKBONE = "lpips/alexnet-owt-7be5be79.pth"
+
+_HUB = ("dino_model/dino_vitbase16_pretrain.pth", LPIPS_BACKBONE)
+"""Weights that are looked for in torch's cache of hubs."""
 
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request")
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
@@ -54,9 +59,9 @@ def upstream(scratch: Path, weights: Weights | None) -> Iterator[None]:
         for path in weights.files:
             _link(Path(weights.directory, path).absolute(), cache_directory / path)
     hub = scratch / "hub"
-    dino = cache_directory / "dino_model/dino_vitbase16_pretrain.pth"
-    if dino.exists():
-        _link(dino, hub / "checkpoints" / dino.name)
+    for file in map(cache_directory.joinpath, _HUB):
+        if file.exists():
+            _link(file, hub / "checkpoints" / file.name)
     with _offline() as refused, contextlib.chdir(cache_directory):
         import torch
 
@@ -134,7 +139,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         wanted = _fetching(_words(arguments))
     if wanted is not None:
         error = MissingWeights(
-            f"VBench wanted to fetch {wanted}, and scoring is offline",
+            f"upstream's code wanted to fetch {wanted}, and scoring is offline",
             remedy="`fleetcraft scoring doctor DIR` shows which weights are missing; mirror them",
         )
         _refusing.append(error)

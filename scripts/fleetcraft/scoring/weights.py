@@ -1,4 +1,4 @@
-"""The weights of VBench's dimensions: which files each needs, where they come from, and whether they are there.
+"""The weights of dimensions: which files each needs, where they come from, and whether they are there.
 
 A directory of weights has a list of its files' digests, as a checkpoint has. One whose files are not upstream's says so
 in a file named PROXY, and then serves the dimensions whose names begin with `proxy-`, and no others.
@@ -21,7 +21,7 @@ from fleetcraft.mirror.reading import readable
 from fleetcraft.mirror.sums import read_sums
 from fleetcraft.scoring.dimensions import DIMENSIONS, PROXY
 
-FILE = RESOURCES / "vbench_weights.yaml"
+FILE = RESOURCES / "weights.yaml"
 
 MARK = "PROXY"
 """The file in a directory of weights that says what they are instead of upstream's; its first line is a title."""
@@ -29,7 +29,10 @@ MARK = "PROXY"
 
 @dataclass(frozen=True)
 class WeightFile:
-    """A file of weights. path : below the directory. source : its address. sha256 : None where none is published."""
+    """A file of weights.
+
+    path : below the directory. source : its address. sha256 : or its first digits, as far as they are published.
+    """
 
     path: str
     source: str
@@ -115,7 +118,7 @@ def _unlisted(directory: Path, dimension: str) -> list[FleetcraftError]:
                     f"{file.path} is not in this list of digests", file=directory / SUMS, remedy="Make the list again"
                 )
             )
-        elif file.sha256 is not None and listed != file.sha256 and not DIMENSIONS[dimension].proxy:
+        elif not listed.startswith(file.sha256 or "") and not DIMENSIONS[dimension].proxy:
             wrong.append(
                 CorruptWeights(
                     f"by its SHA-256 this isn't the file that upstream publishes: {listed}, published {file.sha256}",
@@ -133,7 +136,7 @@ def _mixed(directory: Path, dimension: str) -> FleetcraftError | None:
         with readable(mark):
             title = mark.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
         return BadInput(
-            f"these weights are not upstream's ({title}), so what they give is no {dimension} of VBench",
+            f"these weights are not upstream's ({title}), so what they give is no {dimension}",
             file=mark,
             remedy=f"Ask for {PROXY}{dimension}, which enters no total, or name a directory of upstream's weights",
         )
