@@ -41,7 +41,7 @@ wildcard_constraints:
     model=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     dimension="|".join(map(re.escape, PLAN.known)),
     side="|".join(SIDES),
-    shard=r"all|s[0-9]+(-[0-9]+)?(-p[01]+)?",
+    shard=r"([a-z_]+-)?(all|s[0-9]+(-[0-9]+)?(-p[01]+)?)",
 
 
 def model_of_arm(wildcards):

@@ -28,7 +28,7 @@ def results(score: dict[tuple[str, str, int], float]) -> Results:
         "baseline": "full",
         "conditions": {"full": {"arm": {"cache": None}}, "fast": {"arm": {"cache": {"type": "first_block"}}}},
         "scorers": {"flicker": {}},
-        "prompts": [{"text": text} for text in PROMPTS],
+        "prompts": [{"text": text, "dimensions": []} for text in PROMPTS],
         "seeds": SEEDS,
     }
     made = Results(plan)

@@ -104,7 +104,7 @@ def compared(vmaf: float | None = 90.0, mse: float = 65.025) -> Compared:
     plan = {
         "conditions": {"full": {}},
         "scorers": {"temporal_flickering": {}},
-        "prompts": [{"text": "a"}, {"text": "b"}],
+        "prompts": [{"text": text, "dimensions": []} for text in "ab"],
         "seeds": [0],
     }
     sides = {}

@@ -38,6 +38,21 @@ MISTAKES = [
     ("zero steps", "arms.full.steps", 0, ["greater than or equal to 1", "'arms.full.steps'"]),
     ("negative seed", "seeds", [0, -1], ["'seeds.1'", "found -1"]),
     ("a seed twice", "seeds", [1, 1], ["1 is given twice", "'seeds'"]),
+    (
+        "further seeds for one's own prompts",
+        "further_seeds",
+        {"temporal_flickering": [5]},
+        ["'further_seeds'", "prompts from a file", "give their seeds in `seeds`"],
+    ),
+    ("no further seeds", "further_seeds", {"scene": []}, ["'further_seeds.scene'", "at least 1"]),
+    ("a further seed twice", "further_seeds", {"scene": [5, 5]}, ["'further_seeds.scene'", "5 is given twice"]),
+    ("a negative further seed", "further_seeds", {"scene": [-5]}, ["'further_seeds.scene.0'", "found -5"]),
+    (
+        "a filter of what isn't scored",
+        "scoring.dimensions",
+        ["ssim", "static_filter"],
+        ["'scoring.dimensions'", "static_filter", "temporal_flickering, which isn't scored"],
+    ),
     ("no arms", "arms", {}, ["'arms'", "at least 1"]),
     ("an arm of a missing model", "arms.full.model", "tinny", ["'arms.full.model'", "'tinny'", "Did you mean 'tiny'"]),
     ("a missing baseline", "baseline", "ful", ["'baseline'", "no arm is named 'ful'", "Did you mean 'full'"]),
@@ -193,6 +208,33 @@ def test_variables_are_expanded_in_paths_and_nowhere_else(
     experiment = plan_of_file(write(small)).experiment
     assert experiment.paths.scratch == str(tmp_path / "elsewhere/scratch")
     assert experiment.arms["full"].negative_prompt == "costs $PLACE"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "numbers", "said"),
+    [
+        ("temporal_flickring", [5], ["the suite has no such dimension", "Did you mean 'temporal_flickering'"]),
+        ("temporal_flickering", [5, 1], ["1 is one of `seeds` already"]),
+        ("human_action", [5], ["`scoring.dimensions` doesn't have it"]),
+        ("subject_consistency", [5], ["none of the prompts is one that the suite has for this dimension"]),
+    ],
+)
+def test_further_seeds_that_could_not_be_meant_are_refused(
+    small: dict[str, Any], write: Write, dimension: str, numbers: list[int], said: list[str]
+) -> None:
+    small["prompts"] = {"suite": "vbench", "dimensions": ["temporal_flickering"]}
+    small["scoring"] = {"dimensions": ["temporal_flickering", "proxy-subject_consistency"]}
+    text = refusal(write(small | {"further_seeds": {dimension: numbers}}))
+    assert f"'further_seeds.{dimension}'" in text
+    assert all(part in text for part in said), text
+
+
+def test_a_prompt_gets_further_seeds_by_one_dimension_alone(small: dict[str, Any], write: Write) -> None:
+    small["prompts"] = {"suite": "vbench", "dimensions": ["dynamic_degree"]}
+    small["scoring"] = {"dimensions": ["dynamic_degree", "motion_smoothness"]}
+    text = refusal(write(small | {"further_seeds": {"dynamic_degree": [5], "motion_smoothness": [5]}}))
+    assert "'further_seeds.motion_smoothness'" in text
+    assert "the suite has the same prompt for dynamic_degree" in text
 
 
 def test_the_command_line_prints_the_paragraph_and_fails(

@@ -27,6 +27,7 @@ from fleetcraft.experiment.foreign import look
 from fleetcraft.experiment.models import Prompts
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.experiment.prompts import load_prompts
+from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import FleetcraftError
 
@@ -109,6 +110,31 @@ def ids(plan: Plan, arm: str) -> dict[tuple[str, int], str]:
 
 
 # ---------------------------------------------------------------------- which file is which
+
+
+def test_the_files_of_further_seeds_are_found_by_the_indexes_after_the_others(
+    foreign: dict[str, Any], plan_of: PlanOf, tmp_path: Path
+) -> None:
+    videos = tmp_path / "whole suite"
+    videos.mkdir()
+    foreign["prompts"] = {"suite": "vbench", "dimensions": ["temporal_flickering", "human_action"]}
+    foreign["seeds"], foreign["further_seeds"] = [40, 41], {"temporal_flickering": [7, 3]}
+    foreign["scoring"] = {"dimensions": ["temporal_flickering"]}
+    foreign["arms"] = {"theirs": {"source": {"videos": str(videos)}}}
+    foreign["baseline"] = "theirs"
+    for prompt in load_prompts(Prompts(**foreign["prompts"])):
+        count = 4 if "temporal_flickering" in prompt.dimensions else 2
+        for index in range(count):
+            (videos / f"{prompt.text}-{index}.mp4").write_bytes(f"{prompt.text} {index}".encode())
+    list_digests(videos)
+    plan = plan_of(foreign)
+    assert not plan.foreign["theirs"].unused
+    text = next(prompt.text for prompt in plan.prompts if "temporal_flickering" in prompt.dimensions)
+    files = plan.foreign["theirs"].files
+    assert [files[text, seed] for seed in (40, 41, 7, 3)] == [f"{text}-{index}.mp4" for index in range(4)]
+    (videos / f"{text}-3.mp4").unlink()
+    with pytest.raises(FleetcraftError, match=r"1 of 500 videos are missing.*after these in `further_seeds`"):
+        plan_of(foreign)
 
 
 def test_files_are_found_by_vbench_s_names(foreign: dict[str, Any], plan_of: PlanOf) -> None:
@@ -432,7 +458,7 @@ def test_everything_that_is_wrong_with_a_folder_is_counted_in_one_error(
     assert "1 of 6 videos are missing: 'a red bicycle-0.mp4'" in text
     assert "3 other things are wrong with these videos: `fleetcraft videos check EXPERIMENT` shows all" in text
     prompts = load_prompts(Prompts(file=foreign["prompts"]["file"]))
-    _, faults = look("theirs", VideosSource(videos=str(directory)), prompts, SEEDS)
+    _, faults = look("theirs", VideosSource(videos=str(directory)), prompts, Seeds(SEEDS, {}))
     said = [str(fault) for fault in faults]
     assert "names are there twice" in said[1]
     assert said[2].startswith(str(directory / "a blue boat-1.mp4"))

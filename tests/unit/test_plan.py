@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoints import list_digests
 from experiments import changed
 
 from fleetcraft.analysis.tables import Results
 from fleetcraft.evidence.verify import _check_samples
 from fleetcraft.experiment.conditions import conditions_of
 from fleetcraft.experiment.plan import Plan
+from fleetcraft.experiment.seeds import Seeds
+from fleetcraft.ground.errors import BadInput, MissingWeights
 from fleetcraft.ground.paths import Paths
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
@@ -177,6 +181,87 @@ def test_a_suite_s_dimension_is_scored_on_its_own_prompts_only(small: dict[str, 
     assert len(scored["ssim"]) == len(scored["psnr"]) == len(scored["mean_frame_difference"]) == 944
 
 
+STANDARD = {
+    "prompts": {"suite": "vbench", "dimensions": ["temporal_flickering", "human_action"]},
+    "scoring": {"dimensions": ["temporal_flickering", "ssim", "mean_frame_difference"]},
+}
+
+
+def test_further_seeds_add_samples_of_some_prompts_and_scores_of_their_dimension_alone(
+    small: dict[str, Any], plan_of: PlanOf
+) -> None:
+    before = plan_of(small | STANDARD)
+    after = plan_of(small | STANDARD | {"further_seeds": {"temporal_flickering": [2, 3, 4]}})
+    assert len(after.prompts) == 175
+    assert after.sample_count - before.sample_count == 2 * 75 * 3
+    assert after.sample_count == len(list(after.all_samples()))
+    for kind, found in keys(before).items():
+        assert found < keys(after)[kind]
+    # What ran before runs no more: shards have their names and their digests.
+    assert list(before.shards) == list(after.shards)[: len(before.shards)]
+    for shard in before.shards:
+        assert before.generate_digest("full", shard) == after.generate_digest("full", shard)
+        assert before.score_digest("full", "temporal_flickering", shard) == after.score_digest(
+            "full", "temporal_flickering", shard
+        )
+    scored = {
+        dimension: [
+            sample
+            for shard in after.scored_shards("cached", dimension)
+            for sample in after.scored_samples("cached", dimension, shard)
+        ]
+        for dimension in after.dimensions
+    }
+    assert len(scored["temporal_flickering"]) == 75 * 5
+    assert {sample.seed for sample in scored["temporal_flickering"]} == {0, 1, 2, 3, 4}
+    for dimension in ("ssim", "mean_frame_difference"):
+        assert len(scored[dimension]) == 175 * 2
+        assert all(after.scored_samples("cached", dimension, shard) for shard in after.scored_shards("full", dimension))
+    assert before.digest != after.digest
+
+
+def test_a_plan_without_further_seeds_has_the_digest_that_it_had_before_there_were_any(
+    small: dict[str, Any], plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(changed(small, "further_seeds", {}))
+    assert plan.digest == plan_of(small).digest
+    hashed: list[Any] = []
+    monkeypatch.setattr("fleetcraft.experiment.plan.key_of", lambda value: hashed.append(value) or "")
+    del plan.__dict__["digest"]
+    assert plan.digest == ""
+    names = {"arms", "baseline", "prompts", "seeds", "videos", "scorers", "shard_size"}
+    assert hashed[-1].keys() == names, "golden: whoever changes this has every plan written anew"
+
+
+def test_the_static_filter_judges_the_videos_whose_flickering_is_scored(
+    small: dict[str, Any], plan_of: PlanOf, tmp_path: Path
+) -> None:
+    raft = tmp_path / "weights/raft_model/models/raft-things.pth"
+    raft.parent.mkdir(parents=True)
+    raft.write_text("weights")
+    list_digests(tmp_path / "weights")
+    document = small | STANDARD | {"further_seeds": {"temporal_flickering": [5]}}
+    document["video"] = {"width": 128, "height": 128, "frames": 5, "fps": 8}
+    document["scoring"] = {
+        "dimensions": ["temporal_flickering", "static_filter"],
+        "weights": str(tmp_path / "weights"),
+    }
+    plan = plan_of(document)
+    assert plan.scored_shards("full", "static_filter") == plan.scored_shards("full", "temporal_flickering")
+    for shard in plan.shards:
+        assert plan.scored_samples("full", "static_filter", shard) == plan.scored_samples(
+            "full", "temporal_flickering", shard
+        )
+    assert plan.scorer_settings("static_filter")["weights"] == {
+        "raft_model/models/raft-things.pth": hashlib.sha256(b"weights").hexdigest()
+    }
+    with pytest.raises(BadInput, match=r"'video\.width': static_filter needs 128"):
+        plan_of(changed(document, "video.width", 64))
+    document["scoring"] = {"dimensions": ["temporal_flickering", "static_filter"]}
+    with pytest.raises(MissingWeights, match=r"'scoring\.weights': static_filter can't be scored without weights"):
+        plan_of(document)
+
+
 def test_scores_in_stores_keep_their_keys(small: dict[str, Any], plan_of: PlanOf) -> None:
     plan = plan_of(small)
     pinned = Toolchain("diffusion").pinned(["imageio-ffmpeg"])
@@ -210,13 +295,13 @@ def test_the_plan_of_thirty_thousand_samples_is_made_without_enumerating_them(
 
 
 def test_the_plan_document_tells_how_to_recompute_every_sample_id(small: dict[str, Any], plan_of: PlanOf) -> None:
-    plan = plan_of(small)
+    plan = plan_of(small | STANDARD | {"further_seeds": {"temporal_flickering": [2, 9]}})
     document = plan.document()
     recomputed = {
         condition.sample_id(prompt["text"], seed, 0)
         for condition in conditions_of(document["conditions"]).values()
         for prompt in document["prompts"]
-        for seed in document["seeds"]
+        for seed in Seeds.of_plan(document).of(prompt["dimensions"])
     }
     assert recomputed == keys(plan)["samples"]
 
@@ -262,8 +347,11 @@ def test_paths_are_patterns_and_paths_alike() -> None:
     assert paths.videos("{arm}", "{shard}").format(arm="full", shard="s0") == paths.videos("full", "s0")
 
 
-def test_evidence_is_checked_by_the_places_of_batched_samples(small: dict[str, Any], plan_of: PlanOf) -> None:
-    plan = plan_of(changed(small, "arms.full.batch", 2))
+@pytest.mark.parametrize("changes", [{}, STANDARD | {"further_seeds": {"temporal_flickering": [2, 9]}}])
+def test_evidence_is_checked_by_the_places_of_batched_samples(
+    small: dict[str, Any], plan_of: PlanOf, changes: dict[str, Any]
+) -> None:
+    plan = plan_of(changed(small | changes, "arms.full.batch", 2))
     results = Results(plan.document())
     for sample in plan.all_samples():
         about = (sample.arm, sample.prompt.text, sample.seed)

@@ -344,6 +344,22 @@ def test_a_verifier_for_some_of_the_prompts_is_refused(searching: dict[str, Any]
     plan_of(changed(searching, "prompts", {"suite": "vbench", "dimensions": [VERIFIER]}))
 
 
+def test_videos_of_further_seeds_are_searched_where_their_dimension_is_the_verifier(
+    searching: dict[str, Any], plan_of: PlanOf
+) -> None:
+    searching["prompts"] = {"suite": "vbench", "dimensions": [VERIFIER], "limit": 3}
+    searching["further_seeds"] = {VERIFIER: [7]}
+    plan = plan_of(searching)
+    for choice in plan.searches.choices:
+        for arm in plan.searches.entrants(choice):
+            assert plan.scored_shards(arm, VERIFIER) == list(plan.shards)
+    for arm in ("best", "halving"):
+        searching["arms"][arm]["search"]["verifier"] = "mean_frame_difference"
+    with pytest.raises(BadInput, match="videos of further seeds are scored in their dimension alone") as caught:
+        plan_of(searching)
+    assert caught.value.key == "arms.best.search.verifier"
+
+
 # ---------------------------------------------------------------------- tables and evidence
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcraft.experiment.shards import Shard, Shards
+from fleetcraft.experiment.prompts import Prompt
+from fleetcraft.experiment.seeds import Seeds
+from fleetcraft.experiment.shards import Shard, Shards, SuiteShards
 
 prompts = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=40, unique=True)
 seeds = st.lists(st.integers(min_value=0, max_value=2**63 - 1), min_size=1, max_size=6, unique=True)
@@ -71,3 +73,30 @@ def test_names_tell_seed_and_place() -> None:
     assert [shard.name for shard in Shards("ab", "ab", [0, 1, 8], 4).values()] == ["s0-7", "s8-15"]
     assert [shard.name for shard in Shards("abc", "abc", [3, 4], 4).values()] == ["s3", "s4"]
     assert all(shard.name.startswith("s3-p") for shard in Shards("abcdef", "abcdef", [3], 4).values())
+
+
+def suite_prompts(texts: list[str], some: set[str]) -> list[Prompt]:
+    return [Prompt(text, frozenset({"temporal_flickering"} if text in some else {"scene"})) for text in texts]
+
+
+@given(texts=prompts, numbers=seeds, size=sizes, data=st.data())
+def test_further_seeds_only_add_shards_which_have_the_prompts_of_their_dimension(
+    texts: list[str], numbers: list[int], size: int, data: st.DataObject
+) -> None:
+    some = data.draw(st.sets(st.sampled_from(texts), min_size=1))
+    further = data.draw(seeds.filter(lambda drawn: not {*drawn} & {*numbers}))
+    chosen = suite_prompts(texts, some)
+    before = dict(SuiteShards(chosen, Seeds(numbers, {}), size))
+    after = SuiteShards(chosen, Seeds(numbers, {"temporal_flickering": further}), size)
+    assert before.items() <= dict(after).items()
+    # As they were before there were any further seeds.
+    plain = shards_of(texts, numbers, size)
+    assert {name: (shard.seeds, [one.text for one in shard.prompts]) for name, shard in before.items()} == {
+        name: (shard.seeds, [*shard.prompts]) for name, shard in plain.items()
+    }
+    added = [after[name] for name in after if name not in before]
+    assert len(after) == len(before) + len(added) == len({*after})
+    assert all(shard.name == name for name, shard in after.items())
+    assert all(shard.further == "temporal_flickering" and 1 <= len(shard) <= size for shard in added)
+    pairs_added = sorted((prompt.text, seed) for shard in added for prompt, seed in shard.pairs)
+    assert pairs_added == sorted((text, seed) for text in some for seed in further)

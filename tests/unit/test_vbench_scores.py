@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST, archive, manifests_of
 from fleetcraft.evidence.verify import verify
+from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadResult
@@ -151,6 +152,7 @@ def campaign(
     *,
     arms: tuple[str, ...] = ("full", "fast"),
     seeds: tuple[int, ...] = (0, 1),
+    further: dict[str, list[int]] | None = None,
 ) -> Results:
     results = Results(
         {
@@ -159,17 +161,22 @@ def campaign(
             "scorers": {dimension: {} for dimension in dimensions},
             "prompts": prompts,
             "seeds": list(seeds),
+            **({"further_seeds": further} if further else {}),
         }
     )
 
     def records() -> Iterator[Record]:
-        for arm, prompt, seed in itertools.product(arms, prompts, seeds):
+        samples = [(prompt, seed) for prompt in prompts for seed in results.seeds.of(prompt["dimensions"])]
+        for arm, (prompt, seed) in itertools.product(arms, samples):
             about = {"arm": arm, "prompt": prompt["text"], "seed": seed, "sample": "s"}
             encoder = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
             video = {"key": "k", "sha256": "0", "bytes": 1, "shape": [9, 64, 64, 3], "encoder": encoder}
             yield {"kind": "videos", **video, **about}
             for dimension in dimensions:
-                if not prompt["dimensions"] or dimension in prompt["dimensions"]:
+                suited = DIMENSIONS[dimension].suited if dimension in DIMENSIONS else dimension
+                if not prompt["dimensions"] or (
+                    suited in prompt["dimensions"] and seed in results.seeds.scored(suited)
+                ):
                     value = score(arm, dimension, prompt["text"], seed)
                     yield {"kind": "scores", "dimension": dimension, "video": "k", "value": value, **about}
 
@@ -179,6 +186,8 @@ def campaign(
 
 def noise(arm: str, dimension: str, prompt: str, seed: int) -> float:
     """The same in all arms."""
+    if dimension == "static_filter":
+        return 1.0
     value = (sum(map(ord, f"{dimension}{prompt}")) * 7919 + 31 * seed) % 1000 / 1000
     if VBENCH[dimension].per_video == "yes_or_no":
         return float(value > 0.5)
@@ -195,16 +204,17 @@ def static(count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, dict[str, str]]:
-    """The first arm of a campaign over the whole suite in all dimensions."""
-    return of(
-        vbench_table(campaign(noise, suite_prompts(), list(VBENCH), arms=("full",), seeds=tuple(range(25)))), "full"
-    )
+    """The first arm of a campaign over the whole suite in all dimensions, as VBench's standard protocol has it."""
+    dimensions, further = [*VBENCH, "static_filter"], {"temporal_flickering": list(range(5, 25))}
+    made = campaign(noise, suite_prompts(), dimensions, arms=("full",), seeds=tuple(range(5)), further=further)
+    return of(vbench_table(made), "full")
 
 
-def test_the_whole_suite_gives_all_dimensions_and_totals_without_a_note(whole: dict[str, dict[str, str]]) -> None:
+def test_the_whole_suite_gives_all_dimensions_and_totals_and_says_that_it_is(whole: dict[str, dict[str, str]]) -> None:
     assert list(whole) == [*VBENCH, "quality", "semantic", "total"]
-    assert not any(row["note"] for row in whole.values())
-    assert whole["color"]["videos"] == str(85 * 25)
+    assert {row["note"] for row in whole.values()} == {"standard protocol"}
+    assert whole["color"]["videos"] == str(85 * 5)
+    assert whole["temporal_flickering"]["videos"] == str(75 * 5), "the first five of those that are still"
     for name, dimension in VBENCH.items():
         assert float(whole[name]["normalised"]) == pytest.approx(
             dimension.normalised(float(whole[name]["score"])), abs=1e-5
@@ -246,7 +256,7 @@ def test_a_total_with_missing_dimensions_is_no_number_and_the_row_names_them() -
     prompts = suite_prompts()
     table = of(vbench_table(campaign(noise, prompts, scored, arms=("full",))), "full")
     assert table["quality"]["normalised"]
-    assert table["quality"]["note"] == "not of the whole suite"
+    assert table["quality"]["note"] == "not all of these dimensions follow the standard protocol"
     for composite in ("semantic", "total"):
         assert table[composite]["note"] == "not computed without color, scene"
         assert not any(table[composite][column] for column in ("score", "normalised", "low", "high", "difference"))
@@ -254,9 +264,10 @@ def test_a_total_with_missing_dimensions_is_no_number_and_the_row_names_them() -
 
 def test_a_total_of_less_than_the_suite_says_so_and_others_are_not_suspected() -> None:
     table = of(vbench_table(campaign(noise, suite_prompts(), list(VBENCH), seeds=tuple(range(5)))), "fast")
-    assert table["temporal_flickering"]["note"] == "75 of the suite's 75 prompts, 5 of 25 videos a prompt"
+    assert table["temporal_flickering"]["note"] == "5 videos a prompt in place of 25, without static_filter"
     notes = {name: table[name]["note"] for name in COMPOSITES}
-    assert notes == {"quality": "not of the whole suite", "semantic": "", "total": "not of the whole suite"}
+    lacking = "not all of these dimensions follow the standard protocol"
+    assert notes == {"quality": lacking, "semantic": "standard protocol", "total": lacking}
     assert {table[name]["difference"] for name in COMPOSITES} == {"0.000000"}
 
 
@@ -293,10 +304,84 @@ def test_videos_that_upstream_can_not_tell_of_are_left_out_as_upstream_does() ->
 
 def test_the_part_of_the_suite_that_was_scored_is_told() -> None:
     made = campaign(noise, static(8), ["temporal_flickering"])
-    note = "8 of the suite's 75 prompts, 2 of 25 videos a prompt"
+    note = "8 of the suite's 75 prompts, 2 videos a prompt in place of 25, without static_filter"
     assert of(vbench_table(made), "full")["temporal_flickering"]["note"] == note
+    assert json.loads(official_results(made)["full"])["temporal_flickering"][2] == note
     made.plan["prompts"] = [prompt | {"dimensions": []} for prompt in made.plan["prompts"]]
     assert of(vbench_table(made), "full")["temporal_flickering"]["note"] == "the prompts are not those of the suite"
+
+
+STILL = st.dictionaries(st.integers(0, 24), st.booleans(), min_size=25)
+
+
+@settings(max_examples=25)
+@given(first=STILL, second=STILL)
+def test_flickering_counts_the_first_five_still_videos_of_a_prompt_in_the_order_of_their_names(
+    first: dict[int, bool], second: dict[int, bool]
+) -> None:
+    still = {"prompt 0": first, "prompt 1": second}
+
+    def score(arm: str, dimension: str, prompt: str, seed: int) -> float:
+        return float(still[prompt][seed]) if dimension == "static_filter" else seed / 32
+
+    dimensions, further = ["temporal_flickering", "static_filter"], {"temporal_flickering": list(range(5, 25))}
+    made = campaign(score, static(2), dimensions, arms=("full",), seeds=tuple(range(5)), further=further)
+    # What upstream's script does: names in their order, -1 before -10 before -2, and five of a prompt at most.
+    kept = [
+        name
+        for prompt, verdicts in still.items()
+        for name in sorted(f"{prompt}-{seed}.mp4" for seed in range(25) if verdicts[seed])[:5]
+    ]
+    row, official = of(vbench_table(made), "full")["temporal_flickering"], json.loads(official_results(made)["full"])
+    if not kept:
+        assert (row["score"], row["note"]) == ("", "no score: static_filter keeps none of 50 videos")
+        assert official == {}
+        return
+    aggregate, videos, departures = official["temporal_flickering"]
+    assert {video["video_path"] for video in videos} == set(kept)
+    assert aggregate == pytest.approx(np.mean([int(name[9:-4]) / 32 for name in kept]))
+    assert row["videos"] == str(len(kept))
+    assert departures == "2 of the suite's 75 prompts"
+    few = sum(sum(verdicts.values()) < 5 for verdicts in still.values())
+    said = f"; {few} of 2 prompts have fewer than 5 still videos" if few else ""
+    assert row["note"] == departures + said
+
+
+def test_a_video_without_a_verdict_leaves_the_dimension_without_a_score() -> None:
+    def lossy(arm: str, dimension: str, prompt: str, seed: int) -> float | None:
+        return None if dimension == "static_filter" and (prompt, seed) == ("prompt 1", 0) else 1.0
+
+    row = of(vbench_table(campaign(lossy, static(3), ["temporal_flickering", "static_filter"])), "full")
+    assert row["temporal_flickering"]["score"] == ""
+    assert row["temporal_flickering"]["note"] == "no score: 1 of 6 videos have none"
+    assert "static_filter" not in row
+
+
+def test_a_filter_with_other_weights_than_upstream_s_filters_nothing() -> None:
+    dimensions = ["temporal_flickering", "proxy-static_filter"]
+    made = campaign(lambda arm, dimension, *_: float(dimension in VBENCH), static(3), dimensions)
+    row = of(vbench_table(made), "full")["temporal_flickering"]
+    assert (row["videos"], row["score"]) == ("6", "1.000000")
+    assert "without static_filter" in row["note"]
+
+
+def test_the_experiment_of_the_standard_protocol_has_all_that_it_asks_for(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.setenv("WORK", str(tmp_path / "work"))
+    plan = plan_of_file(root / "config/experiments/vbench-standard.yaml", without_weights=True)
+    assert {*plan.dimensions} == {*VBENCH, "static_filter"}
+    assert plan.sample_count == 944 * 5 + 75 * 20
+    for name, dimension in VBENCH.items():
+        assert sum(name in prompt.dimensions for prompt in plan.prompts) == dimension.prompts
+        assert len(plan.seeds.scored(name)) == dimension.videos
+
+
+def test_more_videos_than_the_protocol_has_are_told_too() -> None:
+    prompts = [prompt for prompt in suite_prompts() if "scene" in prompt["dimensions"]]
+    row = of(vbench_table(campaign(noise, prompts, ["scene"], seeds=tuple(range(6)))), "full")["scene"]
+    assert row["note"] == "6 videos a prompt in place of 5"
 
 
 def test_a_dimension_s_interval_is_that_of_the_table_of_scores_on_another_scale() -> None:
@@ -397,7 +482,7 @@ def test_evidence_holds_what_would_be_submitted_and_it_follows_from_the_records(
     evidence = Path(concluded.paths.evidence)
     assert list(verify(evidence)) == []
     file = evidence / "vbench/cached_eval_results.json"
-    score, videos = json.loads(file.read_text())["temporal_flickering"]
+    score, videos, _ = json.loads(file.read_text())["temporal_flickering"]
     scores = [
         record["value"] for record in read_records(evidence / "records/scores.jsonl") if record["arm"] == "cached"
     ]

@@ -230,8 +230,11 @@ def test_the_number_of_jobs_in_the_plan_is_what_snakemake_would_run(tmp_path: Pa
     document = small_document()
     document["scoring"]["dimensions"].append("temporal_flickering")
     document["prompts"] = {"suite": "vbench", "limit": 40}
+    document["further_seeds"] = {"temporal_flickering": [2, 3, 4]}
     campaign = new_campaign(tmp_path / "campaign", document)
-    assert campaign.snakemake("--dry-run").jobs == campaign.plan().jobs
+    plan = campaign.plan()
+    assert any(name.startswith("temporal_flickering-") for name in plan.shards)
+    assert campaign.snakemake("--dry-run").jobs == plan.jobs
 
 
 # ---------------------------------------------------------------------- evidence

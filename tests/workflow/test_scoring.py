@@ -120,7 +120,11 @@ def test_the_file_that_vbench_writes_is_the_one_that_records_give(videos: list[P
         results.add([record | about | {"seed": seed} for record in (video, score)])
     ours = json.loads(official_results(results)["full"])
     assert ours.keys() == upstream.keys()
-    (our_score, our_rows), (their_score, their_rows) = ours["temporal_flickering"], upstream["temporal_flickering"]
+    (our_score, our_rows, said), (their_score, their_rows) = (
+        ours["temporal_flickering"],
+        upstream["temporal_flickering"],
+    )
+    assert said == "the prompts are not those of the suite"
     assert our_score == pytest.approx(their_score, rel=1e-12)
     # Upstream's rows are in the order of its directory, and their paths lead there.
     assert our_rows == sorted(

@@ -33,17 +33,19 @@ FFMPEG = "import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())"
 
 OURS = """
 import json, sys
+from importlib import import_module
 from pathlib import Path
 sys.path.append(sys.argv[1])
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.pipelines import numerics
+from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.scoring.interface import Pair
-from fleetcraft.scoring.vbench import score
 numerics.pin("cpu")
 answers = []
 for asked in json.loads(sys.argv[2]):
     pairs = [Pair("a red bicycle", Path(video), None) for video in asked["videos"]]
     settings = {"device": "cpu", "weights": {"directory": sys.argv[3], "files": asked["files"]}}
+    score = import_module("fleetcraft.scoring." + DIMENSIONS[asked["dimension"]].scorer).score
     try:
         values = score(asked["dimension"], pairs, settings)
         answers.append([str(value) if isinstance(value, FleetcraftError) else value for value in values])
@@ -65,6 +67,22 @@ VBench("cpu", "", sys.argv[4]).evaluate(
     sys.argv[5], "all", dimension_list=dimensions, local=True, mode="custom_input"
 )
 print(json.dumps(json.load(open(sys.argv[4] + "/all_eval_results.json"))))
+"""
+
+# Its script as it is, but for the device, which it has no option for.
+UPSTREAM_FILTER = """
+import argparse, json, sys
+sys.path.append(sys.argv[1])
+from fleetcraft.pipelines import numerics
+numerics.pin("cpu")
+from vbench.cli import static_filter
+static_filter.DEVICE = "cpu"
+options = ["--videos_path", sys.argv[2], "--model", sys.argv[3], "--result_path", sys.argv[4]]
+parser = argparse.ArgumentParser()
+static_filter.register_subparsers(parser.add_subparsers())
+static_filter.static_filter(parser.parse_args(["static_filter", *options]))
+found = json.load(open(sys.argv[4] + "/filtered_static_video.json"))
+print(json.dumps({prompt: one["static_path"] for prompt, one in found.items() if one["static_path"]}))
 """
 
 TOLD = """
@@ -199,6 +217,28 @@ def test_the_values_are_those_that_upstream_gives_by_itself(
     for name in names:
         rows = {Path(row["video_path"]).name: row["video_results"] for row in theirs[name][1]}
         assert [rows[video.name] for video in videos] == together[f"proxy-{name}"]
+
+
+def test_the_static_filter_decides_as_upstream_s_script_does(tmp_path: Path) -> None:
+    weights, shown, prompt = tmp_path / "weights", tmp_path / "videos", "a toilet, frozen in time"
+    script = ROOT / "tests/support/vbench_weights.py"
+    subprocess.run([PYTHON, "-W", "ignore", script, weights, "static_filter"], check=True, capture_output=True)
+    shown.mkdir()
+    python = ROOT / ".envs/diffusion/bin/python"
+    ffmpeg = subprocess.run([python, "-c", FFMPEG], check=True, capture_output=True, text=True).stdout.strip()
+    videos = [shown / f"{prompt}-{number}.mp4" for number in range(2)]
+    source = "testsrc2=size=128x128:rate=8"
+    for video, picture in zip(videos, (source, f"{source},loop=loop=-1:size=1"), strict=True):
+        command = [ffmpeg, "-v", "error", "-f", "lavfi", "-i", picture, "-frames:v", "5", "-pix_fmt", "yuv420p"]
+        subprocess.run([*command, video], check=True)
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(videos[0].read_bytes()[:300])
+    request = asked(weights, "proxy-static_filter", [videos[0], broken, videos[1]])
+    ((moving, said, still),) = answer(OURS, json.dumps([request]), weights)
+    assert (moving, still) == (0.0, 1.0)
+    assert f"{broken}: VBench gave no result in proxy-static_filter" in said
+    raft = weights / "raft_model/models/raft-things.pth"
+    assert answer(UPSTREAM_FILTER, shown, raft, tmp_path / "results") == {prompt: [str(videos[1])]}
 
 
 def test_upstream_is_told_what_the_suite_wants_to_see() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fleetcraft.analysis.encodings import ENCODERS, encoders_rows, encoding_of, 
 from fleetcraft.analysis.idle_arms import UNITS, refuse_idle_arms
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.experiment.batches import DEVICE_PHASES
+from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.ground.errors import Damaged
 from fleetcraft.ground.ledger import PEAK, PHASES, Held, most
 from fleetcraft.ground.records import Record, iterate_records
@@ -84,14 +85,23 @@ class Results:
     def dimensions(self) -> list[str]:
         return list(self.plan["scorers"])
 
+    @property
+    def seeds(self) -> Seeds:
+        return Seeds.of_plan(self.plan)
+
+    @property
+    def planned(self) -> Iterator[tuple[str, int]]:
+        """Every prompt and seed, in the order of the plan."""
+        seeds = self.seeds
+        return ((prompt["text"], seed) for prompt in self.plan["prompts"] for seed in seeds.of(prompt["dimensions"]))
+
     def values(self, arm: str, dimension: str) -> dict[tuple[str, int], float]:
         """(prompt, seed) → score, in the order of the plan's prompts and seeds; without videos that have none."""
         records = self.scores[dimension]
         return {
-            (prompt["text"], seed): record["value"]
-            for prompt in self.plan["prompts"]
-            for seed in self.plan["seeds"]
-            if (record := records.get((arm, prompt["text"], seed))) and record["value"] is not None
+            about: record["value"]
+            for about in self.planned
+            if (record := records.get((arm, *about))) and record["value"] is not None
         }
 
 
@@ -193,17 +203,16 @@ def memory_table(results: Results) -> str:
 def _samples(results: Results) -> str:
     rows = []
     for arm in results.arms:
-        for prompt in results.plan["prompts"]:
-            for seed in results.plan["seeds"]:
-                about = (arm, prompt["text"], seed)
-                if about not in results.videos:
-                    continue
-                video = results.videos[about]
-                scores = [results.scores[dimension].get(about) for dimension in results.dimensions]
-                rows.append(
-                    [arm, prompt["text"], seed, video["sample"], video["sha256"]]
-                    + ["" if score is None or score["value"] is None else number(score["value"]) for score in scores]
-                )
+        for prompt, seed in results.planned:
+            about = (arm, prompt, seed)
+            if about not in results.videos:
+                continue
+            video = results.videos[about]
+            scores = [results.scores[dimension].get(about) for dimension in results.dimensions]
+            rows.append(
+                [*about, video["sample"], video["sha256"]]
+                + ["" if score is None or score["value"] is None else number(score["value"]) for score in scores]
+            )
     return csv_text(["arm", "prompt", "seed", "sample", "video_sha256", *results.dimensions], rows)
 
 

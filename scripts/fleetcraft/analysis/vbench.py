@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,26 +21,45 @@ Samples = npt.NDArray[np.float64]
 """What a score would have been with other prompts: [resamples]."""
 
 
+About: TypeAlias = tuple[str, int]
+"""Prompt and seed."""
+
+T = TypeVar("T")
+
+STANDARD = "standard protocol"
+"""What a row says whose score is made as the leaderboard's are."""
+
+KEPT = 5
+"""How many of a prompt's videos count at most, of those that a filter keeps."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """An arm's videos in one dimension.
 
-    results : (prompt, seed) → what upstream's code gave for the video, and the video's number of frames.
+    results : (prompt, seed) → what upstream's code gave for the video, and the video's number of frames; of those that
+        count.
+    prompts : how many prompts it has.
     planned : how many videos were to be scored.
+    unscored : how many of them lack what is needed.
+    filtered : whether a filter said which count.
     """
 
     dimension: VBenchDimension
-    results: Mapping[tuple[str, int], tuple[float, int]]
+    results: Mapping[About, tuple[float, int]]
+    prompts: int
     planned: int
+    unscored: int
+    filtered: bool
 
     @property
-    def unscored(self) -> int:
-        """Videos that lack a score; of a dimension that can't tell of some videos, only where it told of none."""
-        return 0 if self.dimension.skips and self.results else self.planned - len(self.results)
+    def has_score(self) -> bool:
+        """Only where no video is unscored: of the others alone it would be another score."""
+        return not self.unscored and bool(self.results)
 
     @property
     def score(self) -> float:
-        """As upstream aggregates it. Only where no video is unscored: of the others alone it would be another score."""
+        """As upstream aggregates it."""
         return self.dimension.aggregate(self.results.values())
 
 
@@ -69,7 +88,8 @@ def vbench_table(results: Results) -> str:
     """An arm's dimensions, and its quality, semantic and total as far as their dimensions are there.
 
     `low` and `high` are the bounds of `normalised`. `difference`, with its own, is that of the normalised score to the
-    baseline's, for arms that were encoded alike. A row that lacks its score says why.
+    baseline's, for arms that were encoded alike. A row that lacks its score says why; the others, whether they follow
+    VBench's standard protocol.
     """
     judged = {arm: _judged(results, arm) for arm in results.arms}
     estimates = _estimates(results, judged)
@@ -82,15 +102,14 @@ def vbench_table(results: Results) -> str:
         return [*cells, *(ours.minus(theirs).cells if ours and theirs else [""] * 3)]
 
     for arm, ones in judged.items():
-        notes = {name: _note(results, one) for name, one in ones.items()}
         for name, one in ones.items():
-            score = "" if one.unscored else number(one.score)
-            rows.append([arm, name, len(one.results), score, *numbers(arm, name), notes[name]])
+            score = number(one.score) if one.has_score else ""
+            rows.append([arm, name, len(one.results), score, *numbers(arm, name), _note(results, one)])
         for composite in COMPOSITES if ones else ():
             lacking = missing(composite, estimates[arm])
-            note = f"not computed without {', '.join(lacking)}" if lacking else ""
-            if not lacking and any(notes[name] for name in dimensions_of(composite)):
-                note = "not of the whole suite"
+            note = f"not computed without {', '.join(lacking)}" if lacking else STANDARD
+            if not lacking and any(_departures(results, ones[name]) for name in dimensions_of(composite)):
+                note = "not all of these dimensions follow the standard protocol"
             rows.append([arm, composite, "", "", *numbers(arm, composite), note])
     difference = ("difference", "difference_low", "difference_high")
     return csv_text(["arm", "dimension", "videos", "score", "normalised", "low", "high", *difference, "note"], rows)
@@ -100,23 +119,23 @@ def official_results(results: Results) -> dict[str, str]:
     """Arm → the JSON that VBench would write of its videos; nothing where no dimension is VBench's.
 
     It holds {dimension: [score, [{"video_path", "video_results"}, …]]}; a path is the video's name as VBench has it. A
-    dimension in which a video lacks its score is left out.
+    dimension in which a video lacks its score is left out. Where one departs from VBench's standard protocol, a third
+    entry, which upstream's scripts don't look at, says how.
     """
     return {arm: _official(results, ones) for arm in results.arms if (ones := _judged(results, arm))}
 
 
 def _official(results: Results, judged: Mapping[str, Judged]) -> str:
     document: dict[str, Any] = {}
+    names = _video_names(results)
     for name, one in judged.items():
-        if not one.unscored:
+        if one.has_score:
             videos = [
-                {
-                    "video_path": video_name(prompt, seed, results.plan["seeds"]),
-                    "video_results": one.dimension.official(result),
-                }
-                for (prompt, seed), (result, _) in one.results.items()
+                {"video_path": names[about], "video_results": one.dimension.official(result)}
+                for about, (result, _) in one.results.items()
             ]
-            document[name] = [one.score, videos]
+            departures = _departures(results, one)
+            document[name] = [one.score, videos, *([departures] if departures else [])]
     return json.dumps(document, indent=4) + "\n"
 
 
@@ -130,9 +149,38 @@ def _judged(results: Results, arm: str) -> dict[str, Judged]:
                 for about, value in results.values(arm, name).items()
                 if (arm, *about) in results.videos
             }
-            planned = len(_prompts(results, name)) * len(results.plan["seeds"])
-            found[name] = Judged(dimension, judged, planned)
+            prompts = len(_prompts(results, name))
+            planned = prompts * len(results.seeds.scored(name))
+            by = dimension.filtered_by
+            verdicts = results.values(arm, by) if by in results.dimensions else None
+            if verdicts is not None:
+                judged = {about: result for about, result in judged.items() if about in verdicts}
+            # Of a dimension that can't tell of some videos, it is an omission only where it told of none.
+            unscored = 0 if dimension.skips and judged else planned - len(judged)
+            if verdicts is not None:
+                judged = _kept(results, judged, verdicts)
+            found[name] = Judged(dimension, judged, prompts, planned, unscored, verdicts is not None)
     return found
+
+
+def _kept(results: Results, judged: Mapping[About, T], verdicts: Mapping[About, float]) -> dict[About, T]:
+    """What counts of what a filter keeps, as upstream's has it: the first of each prompt, by their names."""
+    names = _video_names(results)
+    kept: dict[str, list[About]] = defaultdict(list)
+    for about in sorted(judged, key=names.__getitem__):
+        if verdicts[about] and len(kept[about[0]]) < KEPT:
+            kept[about[0]].append(about)
+    return {about: result for about, result in judged.items() if about in kept[about[0]]}
+
+
+def _video_names(results: Results) -> dict[About, str]:
+    """(prompt, seed) → the name that VBench has for the video."""
+    return {
+        (prompt["text"], seed): video_name(prompt["text"], seed, seeds)
+        for prompt in results.plan["prompts"]
+        for seeds in [results.seeds.of(prompt["dimensions"])]
+        for seed in seeds
+    }
 
 
 def _prompts(results: Results, name: str) -> list[str]:
@@ -142,26 +190,43 @@ def _prompts(results: Results, name: str) -> list[str]:
 
 
 def _note(results: Results, one: Judged) -> str:
-    """Why there is no score, or what keeps it from being one of the leaderboard's."""
+    """Why there is no score, or how it came about."""
     if one.unscored:
         return f"no score: {one.unscored} of {one.planned} videos have none"
+    if not one.results:
+        return f"no score: {one.dimension.filtered_by} keeps none of {one.planned} videos"
+    parts = [_departures(results, one) or STANDARD]
+    if one.filtered:
+        kept = Counter(prompt for prompt, _ in one.results)
+        if few := one.prompts - sum(count == KEPT for count in kept.values()):
+            parts.append(f"{few} of {one.prompts} prompts have fewer than {KEPT} still videos")
+    return "; ".join(parts)
+
+
+def _departures(results: Results, one: Judged) -> str:
+    """What keeps a score from being one of the leaderboard's: it isn't of VBench's standard protocol."""
     if not all(prompt["dimensions"] for prompt in results.plan["prompts"]):
         return "the prompts are not those of the suite"
-    full, prompts, videos = one.dimension, len(_prompts(results, one.dimension.name)), len(results.plan["seeds"])
-    if prompts == full.prompts and videos >= full.videos:
-        return ""
-    return f"{prompts} of the suite's {full.prompts} prompts, {videos} of {full.videos} videos a prompt"
+    full, videos = one.dimension, len(results.seeds.scored(one.dimension.name))
+    parts = []
+    if one.prompts != full.prompts:
+        parts.append(f"{one.prompts} of the suite's {full.prompts} prompts")
+    if videos != full.videos:
+        parts.append(f"{videos} videos a prompt in place of {full.videos}")
+    if full.filtered_by is not None and not one.filtered:
+        parts.append(f"without {full.filtered_by}")
+    return ", ".join(parts)
 
 
 def _estimates(results: Results, judged: Mapping[str, Mapping[str, Judged]]) -> dict[str, dict[str, Estimate]]:
-    """Arm → name → estimate, of all dimensions without unscored videos and of all that can be made of them."""
+    """Arm → name → estimate, of all dimensions that have a score and of all that can be made of them."""
     samples = _samples(results, judged)
     found: dict[str, dict[str, Estimate]] = {}
     for arm, ones in judged.items():
         found[arm] = {
             name: Estimate(one.dimension.normalised(one.score), samples[arm].get(name))
             for name, one in ones.items()
-            if not one.unscored
+            if one.has_score
         }
         values = {name: estimate.value for name, estimate in found[arm].items()}
         resampled_values = {name: each for name, each in samples[arm].items() if name in values}

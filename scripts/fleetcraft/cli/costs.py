@@ -27,7 +27,7 @@ def cost_lines(plan: Plan) -> list[str]:
     arms = plan.experiment.generated
     if not arms:
         return []
-    video, samples = plan.experiment.video, len(plan.prompts) * len(plan.experiment.seeds)
+    video, samples = plan.experiment.video, plan.samples_of_arm
     models = {name: model_cost(plan, name) for name in plan.models if name in plan.used_models}
     costs = {name: arm_cost(plan, arm, models[arm.model]) for name, arm in arms.items()}
     staging = video.width * video.height * video.frames * 3 * 4

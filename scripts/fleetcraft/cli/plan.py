@@ -47,11 +47,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 def plan_text(plan: Plan) -> str:
     """The plan for people."""
-    video, seeds = plan.experiment.video, len(plan.experiment.seeds)
+    video = plan.experiment.video
     sizes = [len(shard) for shard in plan.shards.values()]
     lines = [
-        f"{plan.experiment.name}: {plan.sample_count:,} samples = "
-        f"{len(plan.arms)} arms × {len(plan.prompts):,} prompts × {seeds} seeds",
+        f"{plan.experiment.name}: {plan.sample_count:,} samples = {len(plan.arms)} arms × {_samples_text(plan)}",
         f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
         *_foreign_lines(plan),
         *_search_lines(plan),
@@ -74,6 +73,16 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def _samples_text(plan: Plan) -> str:
+    """How the samples of an arm come about."""
+    base = f"{len(plan.prompts):,} prompts × {len(plan.seeds.base)} seeds"
+    further = [
+        f"{sum(dimension in prompt.dimensions for prompt in plan.prompts):,} of {dimension} × {len(seeds)} more"
+        for dimension, seeds in plan.seeds.further.items()
+    ]
+    return f"({' + '.join([base, *further])})" if further else base
+
+
 def _foreign_lines(plan: Plan) -> list[str]:
     """What of the arms exists already, and what is to be known of it."""
     lines = [
@@ -88,7 +97,7 @@ def _search_lines(plan: Plan) -> list[str]:
     lines = []
     for arm, search in plan.experiment.searches.items():
         rounds = [f"{count} in {one.arm}" for one, (count, _) in zip(search.rounds, search.counts, strict=True)]
-        made = sum(count for count, _ in search.counts) * len(plan.prompts) * len(plan.experiment.seeds)
+        made = sum(count for count, _ in search.counts) * plan.samples_of_arm
         lines.append(
             f"  {arm:<8} candidates of each video: {', then '.join(rounds)}; chosen by {search.verifier}, the winner in"
             f" {search.recommit}; {made:,} candidates in all"
@@ -141,7 +150,7 @@ def _store_lines(plan: Plan) -> list[str]:
 def _bytes_lines(plan: Plan, largest_shard: int) -> list[str]:
     video = plan.experiment.video
     pixels = video.width * video.height * video.frames
-    per_arm = len(plan.prompts) * len(plan.experiment.seeds)
+    per_arm = plan.samples_of_arm
     # At most: searches have candidates in common.
     latents = sum(prod(plan.latent_shape[plan.settings(arm).model]) * 4 * per_arm for arm in plan.made_arms)
     taken_in = sum(videos.bytes for videos in plan.foreign.values())

@@ -90,12 +90,14 @@ def run(chosen: argparse.Namespace) -> int:
 def _folder(experiment: Experiment, arm: str, *, played: bool) -> _Folder:
     from fleetcraft.experiment.foreign import look
     from fleetcraft.experiment.prompts import load_prompts
+    from fleetcraft.experiment.seeds import Seeds
     from fleetcraft.stages.completeness import finding_of
 
     source, prompts = experiment.foreign[arm].source, load_prompts(experiment.prompts)
-    folder = _Folder(arm, source.videos, len(prompts) * len(experiment.seeds), 0, [], [], [])
+    seeds = Seeds(experiment.seeds, experiment.further_seeds)
+    folder = _Folder(arm, source.videos, sum(len(seeds.of(one.dimensions)) for one in prompts), 0, [], [], [])
     try:
-        videos, folder.findings = look(arm, source, prompts, experiment.seeds)
+        videos, folder.findings = look(arm, source, prompts, seeds)
     except FleetcraftError as error:
         folder.findings = [error]
         return folder

@@ -18,8 +18,10 @@ from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.conditions import conditions_of
+from fleetcraft.experiment.prompts import Prompt
 from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants
-from fleetcraft.experiment.shards import Shards
+from fleetcraft.experiment.seeds import Seeds
+from fleetcraft.experiment.shards import SuiteShards
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.records import iterate_records
@@ -90,13 +92,13 @@ def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
 
 
 def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
-    texts = [prompt["text"] for prompt in plan["prompts"]]
-    shards = Shards(texts, texts, plan["seeds"], plan["experiment"]["shard_size"])
+    prompts = [Prompt(prompt["text"], frozenset(prompt["dimensions"])) for prompt in plan["prompts"]]
+    shards = SuiteShards(prompts, Seeds.of_plan(plan), plan["experiment"]["shard_size"])
     conditions, drawn = conditions_of(plan["conditions"]), candidates(searches_of(results))
     for arm in dict.fromkeys([*conditions, *drawn]):
         condition = conditions[arm if arm in conditions else drawn[arm].made_in]
         for shard in shards.values():
-            for position, (prompt, seed) in enumerate(shard.pairs):
+            for position, (prompt, seed) in enumerate((prompt.text, seed) for prompt, seed in shard.pairs):
                 about = (arm, prompt, seed)
                 drawn_seed = _drawn_seed(results, drawn[arm], prompt, seed) if arm in drawn else seed
                 if drawn_seed is None:
@@ -127,7 +129,7 @@ def _check_choices(plan: dict[str, Any], results: Results) -> Iterator[str]:
     """Every choice is among the candidates that were planned, by their recorded scores, as the search says."""
     for name, search in searches_of(results).items():
         for number, (arms, (_, keep)) in enumerate(zip(entrants(name, search), search.counts, strict=True), 1):
-            for prompt, seed in ((prompt["text"], seed) for prompt in plan["prompts"] for seed in plan["seeds"]):
+            for prompt, seed in results.planned:
                 about = f"round {number} of {name!r}, prompt {prompt!r}, seed {seed}"
                 choice = results.choices.get((name, number, prompt, seed))
                 if choice is None:

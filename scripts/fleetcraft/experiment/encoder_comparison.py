@@ -73,6 +73,7 @@ class Comparison:
                 "arms": arms,
                 "baseline": experiment.baseline if together else arm,
                 "prompts": experiment.prompts.model_copy(update={"limit": len(prompts)}),
+                "further_seeds": {},
                 "encoder": encoder,
                 "encoder_comparison": None,
                 "timing": None,

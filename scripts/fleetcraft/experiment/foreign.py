@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from fleetcraft.experiment.arms import VideosSource
 from fleetcraft.experiment.models import Prompts
 from fleetcraft.experiment.prompts import Prompt, load_prompts
+from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.mirror.sums import parse_sums
@@ -63,7 +64,7 @@ class ForeignVideos:
         return found
 
 
-def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Sequence[int]) -> ForeignVideos:
+def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Seeds) -> ForeignVideos:
     """The videos of the arm named `arm`, one of each prompt and seed.
 
     Raises
@@ -87,7 +88,7 @@ def find_videos(arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds
 
 
 def look(
-    arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Sequence[int]
+    arm: str, source: VideosSource, prompts: Sequence[Prompt], seeds: Seeds
 ) -> tuple[ForeignVideos, list[FleetcraftError]]:
     """The videos of an arm as far as they can be used, and everything that is wrong with the set of them.
 
@@ -103,9 +104,10 @@ def look(
         raise BadInput(
             "there is no such directory of videos", file=directory, key=f"{key}.videos", remedy="Correct the path"
         )
-    wanted = [(prompt.text, seed) for prompt in prompts for seed in seeds]
+    seeds_of = {prompt.text: seeds.of(prompt.dimensions) for prompt in prompts}
+    wanted = [(text, seed) for text, own in seeds_of.items() for seed in own]
     if source.index is None:
-        files = _by_name(directory, wanted, seeds, key)
+        files = _by_name(directory, {about: video_name(*about, seeds_of[about[0]]) for about in wanted}, key)
     else:
         files = _by_index(Path(source.index), wanted, f"{key}.index")
     entries = _listed(directory, files.values(), f"{key}.videos")
@@ -126,8 +128,7 @@ def look(
     return videos, [*faults, *useless, *doubtful]
 
 
-def _by_name(directory: Path, wanted: Sequence[_About], seeds: Sequence[int], key: str) -> dict[_About, str]:
-    files = {about: video_name(*about, seeds) for about in wanted}
+def _by_name(directory: Path, files: dict[_About, str], key: str) -> dict[_About, str]:
     owners: dict[str, _About] = {}
     for about, name in files.items():
         if owners.setdefault(name, about) != about:
@@ -246,8 +247,8 @@ def _missing(
         f"{len(missing):,} of {len(names):,} videos are missing: {_some(missing)}{said}",
         file=directory,
         key=key,
-        remedy="Name each `{prompt}-{index}.mp4`, where the index is the place of its seed in `seeds`, from 0, "
-        "or say in an `index` which file is which"
+        remedy="Name each `{prompt}-{index}.mp4`, where the index is the place of its seed in `seeds`, and after "
+        "these in `further_seeds`, from 0, or say in an `index` which file is which"
         if source.index is None
         else "Correct the index, or put the files there",
     )

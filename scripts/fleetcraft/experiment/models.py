@@ -10,7 +10,7 @@ import platform
 from collections import Counter
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, Search, SearchedArm, attention_problem
 from fleetcraft.experiment.decoding import Decode
@@ -18,7 +18,7 @@ from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
 from fleetcraft.pipelines import cache_support, schedulers
 from fleetcraft.pipelines.families import FAMILIES
-from fleetcraft.scoring.dimensions import DIMENSIONS, PROXY
+from fleetcraft.scoring.dimensions import DIMENSIONS, PROXY, STATIC_FILTER
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 from fleetcraft.scoring.verifiers import VERIFIERS
 
@@ -26,6 +26,18 @@ T = TypeVar("T")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 """A name that is also a directory: letters, digits, underscore, dot and hyphen."""
+
+
+def _without_duplicates(values: list[T]) -> list[T]:
+    repeated = [value for value, count in Counter(values).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]!r} is given twice")
+    return values
+
+
+SeedList = Annotated[
+    list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1), AfterValidator(_without_duplicates)
+]
 
 
 def _this_machine() -> Literal["x86_64", "aarch64"]:
@@ -229,7 +241,10 @@ class Experiment(Model):
     arms: dict[Name, AnyArm] = Field(min_length=1)
     baseline: str = Field(description="The arm that the others are compared with, pair by pair")
     prompts: Prompts
-    seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1, description="One video a prompt and seed")
+    seeds: SeedList = Field(description="One video a prompt and seed")
+    further_seeds: dict[str, SeedList] = Field(
+        {}, description="Dimension of the suite → seeds that its prompts have besides, for videos scored in it alone"
+    )
     video: Video
     decode: Decode = Decode()
     encoder: Encoder = Encoder()
@@ -257,10 +272,31 @@ class Experiment(Model):
         """The arms whose videos exist already."""
         return {name: arm for name, arm in self.arms.items() if isinstance(arm, ForeignArm)}
 
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_once(cls, seeds: list[int]) -> list[int]:
-        return _without_duplicates(seeds)
+    @model_validator(mode="after")
+    def _further_seeds_are_scored(self) -> Experiment:
+        if self.further_seeds and self.prompts.suite is None:
+            raise ValueError(
+                "@further_seeds: prompts from a file are for no dimension in particular; give their seeds in `seeds`"
+            )
+        scored = {DIMENSIONS[name].suited for name in self.scoring.dimensions if name in DIMENSIONS}
+        for name, seeds in self.further_seeds.items():
+            if name not in VBENCH:
+                raise ValueError(f"@further_seeds.{name}: the suite has no such dimension. {nearest(name, VBENCH)}")
+            if repeated := {*seeds} & {*self.seeds}:
+                raise ValueError(
+                    f"@further_seeds.{name}: {min(repeated)} is one of `seeds` already; these are the seeds besides"
+                )
+            if name not in scored:
+                raise ValueError(
+                    f"@further_seeds.{name}: videos of these seeds are scored in this dimension alone, and"
+                    " `scoring.dimensions` doesn't have it; add it there, or leave these seeds out"
+                )
+        if STATIC_FILTER in self.scoring.dimensions and "temporal_flickering" not in self.scoring.dimensions:
+            raise ValueError(
+                f"@scoring.dimensions: {STATIC_FILTER} says which videos count in temporal_flickering, which isn't"
+                " scored; add it, or leave the filter out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _names_resolve(self) -> Experiment:
@@ -374,10 +410,3 @@ def _refuse_misfits(name: str, arm: Arm, family: str) -> None:
         misfit = cache_support.problem(cache.model_dump(), changed, family, arm.steps, arm.guidance)
         if misfit is not None:
             raise ValueError(f"@arms.{name}.cache.{misfit[0]}: {misfit[1]}")
-
-
-def _without_duplicates(values: list[T]) -> list[T]:
-    repeated = [value for value, count in Counter(values).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{repeated[0]!r} is given twice")
-    return values

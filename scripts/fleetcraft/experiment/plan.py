@@ -34,7 +34,8 @@ from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.search import Searches
-from fleetcraft.experiment.shards import Shards
+from fleetcraft.experiment.seeds import Seeds
+from fleetcraft.experiment.shards import SuiteShards
 from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
 from fleetcraft.experiment.verifiers import resolve_verifier
 from fleetcraft.ground.digests import key_of
@@ -87,6 +88,8 @@ class Plan:
         self.experiment = experiment
         self.paths = Paths(experiment.paths.scratch, experiment.paths.work, experiment.name)
         self.prompts = load_prompts(experiment.prompts)
+        self.seeds = Seeds(experiment.seeds, experiment.further_seeds)
+        self._refuse_idle_seeds()
         self.encoder: EncoderSettings = encoder_settings(
             experiment.encoder.preset,
             experiment.stack.machine,
@@ -125,12 +128,9 @@ class Plan:
             for name, arm in experiment.generated.items():
                 refuse_own_scheduler(name, arm, self.models[arm.model])
         self.foreign: dict[str, ForeignVideos] = {
-            name: find_videos(name, arm.source, self.prompts, experiment.seeds)
-            for name, arm in experiment.foreign.items()
+            name: find_videos(name, arm.source, self.prompts, self.seeds) for name, arm in experiment.foreign.items()
         }
-        self.shards: Shards[Prompt] = Shards(
-            self.prompts, [prompt.text for prompt in self.prompts], experiment.seeds, experiment.shard_size
-        )
+        self.shards = SuiteShards(self.prompts, self.seeds, experiment.shard_size)
         self.verifiers = {
             name: resolve_verifier(name, verifier, without_weights=without_weights)
             for name, verifier in experiment.scoring.verifiers.items()
@@ -210,7 +210,11 @@ class Plan:
     @property
     def sample_count(self) -> int:
         """Of the experiment's arms, without the candidates of searches."""
-        return len(self.arms) * len(self.prompts) * len(self.experiment.seeds)
+        return len(self.arms) * self.samples_of_arm
+
+    @property
+    def samples_of_arm(self) -> int:
+        return sum(len(self.seeds.of(prompt.dimensions)) for prompt in self.prompts)
 
     @property
     def jobs(self) -> dict[str, int]:
@@ -257,6 +261,8 @@ class Plan:
 
     def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
         """Those whose prompts were written for `dimension`; all where the prompts are the user's own."""
+        if self.shards[shard].further not in (None, self.known[dimension].suited):
+            return ()
         return tuple(sample for sample in self.samples(arm, shard) if self.is_scored(sample.prompt, dimension))
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
@@ -266,7 +272,8 @@ class Plan:
         return [
             name
             for name, shard in self.shards.items()
-            if any(self.is_scored(prompt, dimension) for prompt in shard.prompts)
+            if shard.further in (None, self.known[dimension].suited)
+            and any(self.is_scored(prompt, dimension) for prompt in shard.prompts)
         ]
 
     def all_samples(self) -> Iterator[Sample]:
@@ -288,6 +295,25 @@ class Plan:
             or self.known[dimension].any_prompt
             or self.known[dimension].suited in prompt.dimensions
         )
+
+    def _refuse_idle_seeds(self) -> None:
+        owners: dict[str, str] = {}
+        for dimension in self.seeds.further:
+            texts = [prompt.text for prompt in self.prompts if dimension in prompt.dimensions]
+            if not texts:
+                raise BadInput(
+                    "none of the prompts is one that the suite has for this dimension",
+                    key=f"further_seeds.{dimension}",
+                    remedy="Choose prompts that match, or leave these seeds out",
+                )
+            for text in texts:
+                if owners.setdefault(text, dimension) != dimension:
+                    raise BadInput(
+                        f"the suite has the same prompt for {owners[text]}, which has further seeds too",
+                        key=f"further_seeds.{dimension}",
+                        value=text,
+                        remedy="Give further seeds to one of the two",
+                    )
 
     def _refuse_impossible_shapes(self) -> None:
         """What the configs of a checkpoint make impossible although its family could express it."""
@@ -351,11 +377,19 @@ class Plan:
                         remedy="Make larger or longer videos, or leave this dimension out",
                     )
             unprovided = dimension.unprovided()
-            if unprovided is not None:
+            if unprovided is not None and not self.without_weights:
                 raise unprovided.about("scoring.dimensions")
 
     def _refuse_blind_searches(self) -> None:
         for name, search in self.experiment.searches.items():
+            if self.seeds.further.keys() - {self.known[search.verifier].suited}:
+                raise BadInput(
+                    "videos of further seeds are scored in their dimension alone, so their candidates would have no"
+                    " score to choose by",
+                    key=f"arms.{name}.search.verifier",
+                    value=search.verifier,
+                    remedy="Leave `further_seeds` out of an experiment with a search",
+                )
             if not all(self.is_scored(prompt, search.verifier) for prompt in self.prompts):
                 raise BadInput(
                     "the suite has some of the prompts for other dimensions, so their candidates would have no score to"
@@ -480,7 +514,8 @@ class Plan:
                 "arms": {arm: self.condition(arm) for arm in self.arms},
                 "baseline": self.baseline,
                 "prompts": [[prompt.text, sorted(prompt.dimensions)] for prompt in self.prompts],
-                "seeds": self.experiment.seeds,
+                "seeds": self.seeds.base,
+                **self._further_seeds,
                 "videos": {arm: self.video_settings(arm) for arm in self.arms},
                 "scorers": [self.scorer_settings(dimension) for dimension in self.dimensions],
                 "shard_size": self.experiment.shard_size,
@@ -500,12 +535,18 @@ class Plan:
             "baseline": self.baseline,
             "conditions": {arm: self.condition(arm) for arm in self.arms},
             "prompts": [{"text": prompt.text, "dimensions": sorted(prompt.dimensions)} for prompt in self.prompts],
-            "seeds": self.experiment.seeds,
+            "seeds": self.seeds.base,
+            **self._further_seeds,
             "videos": {arm: self.video_settings(arm) for arm in self.arms},
             "scorers": {dimension: self.scorer_settings(dimension) for dimension in self.dimensions},
             "timing": self.timing_settings(),
             "experiment": self.experiment.model_dump(mode="json"),
         }
+
+    @property
+    def _further_seeds(self) -> dict[str, Any]:
+        """Absent where there are none, so that the plans of other experiments stay what they were."""
+        return {"further_seeds": self.seeds.further} if self.seeds.further else {}
 
     # ------------------------------------------------------------------ cached parts
 

@@ -4,14 +4,18 @@ Pairs are laid out by seed, then by the digest of their prompt, and that order i
 holds at most `size` pairs. Where a pair lands depends on its own prompt and seed; how far its neighbourhood is halved
 depends on that neighbourhood alone. So an added prompt touches one group of each seed, an added seed makes new groups
 and leaves the others as they are, and the order of the prompts in their file never counts.
+
+Further seeds, which only the prompts of some dimension have, make groups of their own beside these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from fleetcraft.experiment.prompts import Prompt
+from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.ground.digests import sha256_text
 
 _SEED_BITS = 63
@@ -22,11 +26,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shard(Generic[T]):
-    """A group: all `prompts` with all `seeds`, in that nesting. `name` is stable and fit for a file name."""
+    """A group: all `prompts` with all `seeds`, in that nesting. `name` is stable and fit for a file name.
+
+    `further` is the dimension whose prompts have these seeds besides those of all prompts.
+    """
 
     name: str
     prompts: tuple[T, ...]
     seeds: tuple[int, ...]
+    further: str | None = None
 
     def __len__(self) -> int:
         return len(self.prompts) * len(self.seeds)
@@ -68,6 +76,31 @@ class Shards(Mapping[str, Shard[T]]):
 
     def __len__(self) -> int:
         return len(self._seeds) * len(self._prompts)
+
+
+class SuiteShards(Mapping[str, Shard[Prompt]]):
+    """The shards of all prompts with their seeds; the names of those of further seeds begin with their dimension."""
+
+    def __init__(self, prompts: Sequence[Prompt], seeds: Seeds, size: int):
+        self._base = Shards(prompts, [prompt.text for prompt in prompts], seeds.base, size)
+        self._further: dict[str, Shards[Prompt]] = {}
+        for dimension, further in seeds.further.items():
+            some = [prompt for prompt in prompts if dimension in prompt.dimensions]
+            self._further[dimension] = Shards(some, [prompt.text for prompt in some], further, size)
+
+    def __getitem__(self, name: str) -> Shard[Prompt]:
+        dimension, _, rest = name.partition("-")
+        if dimension not in self._further:
+            return self._base[name]
+        return replace(self._further[dimension][rest], name=name, further=dimension)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._base
+        for dimension, shards in self._further.items():
+            yield from (f"{dimension}-{name}" for name in shards)
+
+    def __len__(self) -> int:
+        return len(self._base) + sum(map(len, self._further.values()))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ _LONGEST_NAME = 255
 
 
 def video_name(prompt: str, seed: int, seeds: Sequence[int]) -> str:
-    """VBench's name of a video; the index is the place of `seed` in `seeds`.
+    """VBench's name of a video; the index is the place of `seed` in `seeds`, all those of the prompt.
 
     A slash, which no file name can hold, becomes a division slash. A prompt that is longer than a file name may be is
     cut, with a digest to tell it from others with the same beginning.

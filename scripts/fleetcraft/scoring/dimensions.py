@@ -19,6 +19,10 @@ PROXY = "proxy-"
 """How the names of dimensions begin that run upstream's code with other weights than upstream's."""
 
 
+STATIC_FILTER = "static_filter"
+"""The dimension that says which videos are still enough to count in temporal_flickering."""
+
+
 @dataclass(frozen=True)
 class Dimension:
     """A score of one video.
@@ -34,6 +38,7 @@ class Dimension:
         score's key then, with the digest of that ffmpeg.
     weights : the name under which resources/weights.yaml has the files that it needs; None where it needs none.
     verifier_mb : of a verifier, what its weights take in memory, in MiB.
+    prompts_of : the dimension that a suite has its prompts for, where that has another name.
     suite_only : it asks for what the suite says of its prompts, so other prompts can't be scored in it.
     frames : how many frames a video must have, of those that are looked at.
     side : how many pixels the sides of a video must have.
@@ -51,6 +56,7 @@ class Dimension:
     version: int | None = None
     weights: str | None = None
     verifier_mb: int | None = None
+    prompts_of: str | None = None
     suite_only: bool = False
     frames: int = 1
     side: int = 2
@@ -68,7 +74,7 @@ class Dimension:
     @property
     def suited(self) -> str:
         """The name under which a suite has its prompts."""
-        return self.name.removeprefix(PROXY)
+        return self.prompts_of or self.name.removeprefix(PROXY)
 
     def fewest_frames(self, fps: int) -> int:
         """How many frames a video of this rate must have."""
@@ -175,10 +181,28 @@ def _vbench() -> Iterator[Dimension]:
             )
 
 
+def _static_filter() -> Iterator[Dimension]:
+    """Upstream's filter, which is no score of VBench; and the same with other weights, which filters nothing."""
+    for prefix, said in (("", ""), (PROXY, "proxy, other weights than upstream's: ")):
+        yield Dimension(
+            prefix + STATIC_FILTER,
+            label=f"{said}VBench static filter (0 or 1, 1 is still)",
+            scorer=STATIC_FILTER,
+            toolchain="vbench",
+            packages=(*_OPTICAL, "scipy"),
+            weights=STATIC_FILTER,
+            prompts_of="temporal_flickering",
+            # Of fewer than five, upstream takes none for still whose ends differ at all. Sides: as for dynamic_degree.
+            frames=5,
+            side=128,
+        )
+
+
 DIMENSIONS = {
     dimension.name: dimension
     for dimension in (
         *_vbench(),
+        *_static_filter(),
         Dimension(
             "ssim",
             label="SSIM to the baseline's video (0–1, 1 is identical)",

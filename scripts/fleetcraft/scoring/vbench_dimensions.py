@@ -37,6 +37,7 @@ class VBenchDimension:
     minimum: float
     maximum: float
     videos: int = 5
+    filtered_by: str | None = None
     per_video: Literal["fraction", "percentage", "yes_or_no"] = "fraction"
     weighed_by: Literal["videos", "frames", "steps"] = "videos"
     skips: bool = False

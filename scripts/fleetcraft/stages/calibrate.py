@@ -108,6 +108,7 @@ def miniature(plan: Plan, arm: str, batch: int, samples: int, directory: str) ->
         "baseline": arm,
         "prompts": experiment.prompts.model_copy(update={"limit": len(prompts)}),
         "seeds": list(range(math.ceil(samples / len(prompts)))),
+        "further_seeds": {},
         "scoring": experiment.scoring.model_copy(update={"dimensions": dimensions}),
         "timing": None,
         "shard_size": max(samples, experiment.shard_size),

@@ -16,7 +16,7 @@ from fleetcraft.store.store import Store
 def make_views(plan: Plan, arm: str) -> None:
     """Link `{prompt}-{index}.mp4` to the video of each prompt and seed, and write the table of the links.
 
-    The index counts the experiment's seeds. The directory holds nothing but videos: VBench takes a stray file for the
+    The index counts the prompt's seeds. The directory holds nothing but videos: VBench takes a stray file for the
     kind of all of them.
     """
     store, target = Store(plan.paths.store), Path(plan.paths.views(arm))
@@ -26,7 +26,7 @@ def make_views(plan: Plan, arm: str) -> None:
     with new_directory(target, replace=True) as directory:
         for sample in (sample for shard in plan.shards for sample in plan.samples(arm, shard)):
             key = plan.video_key(sample)
-            name = video_name(sample.prompt.text, sample.seed, plan.experiment.seeds)
+            name = video_name(sample.prompt.text, sample.seed, plan.seeds.of(sample.prompt.dimensions))
             # Relative, so that scratch can be moved; from where the directory will be, not from where it is made.
             (directory / name).symlink_to(os.path.relpath(store.file("videos", key), target))
             table.writerow([name, sample.prompt.text, sample.seed, sample.sample_id, key])
