@@ -9,7 +9,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-slurm check envs lock format schema clean
+.PHONY: demo test test-slurm test-parts test-workflow check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -17,10 +17,16 @@ demo: .venv/complete envs
 	$(BIN)/snakemake --report results/work/demo/report.html
 	@$(BIN)/fleetcraft summary
 
-test: check envs test-slurm
+# Tests of fleets wait for Slurm most of their time, and those of campaigns compute: they run beside each other.
+test: check envs .venv-slurm/complete
+	$(MAKE) --jobs 2 --output-sync=line test-workflow test-parts
+
+test-parts: test-slurm
 	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
+
+test-workflow: .venv/complete envs
 	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/workflow
 
 test-slurm: .venv/complete .venv-slurm/complete envs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,17 @@ def tool_chains() -> None:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """A small campaign that ran to its end. Never changed: tests copy it."""
-    campaign = new_campaign(tmp_path_factory.mktemp("finished") / "campaign")
-    campaign.complete()
+    """A small campaign that ran to its end, once for all processes of the tests. Never changed: tests copy it."""
+    base = tmp_path_factory.getbasetemp()
+    # Each process of xdist has a directory of its own in the session's.
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    complete = session / "finished/complete"
+    with (session / "finished.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        campaign = new_campaign(session / "finished/campaign")
+        if not complete.exists():
+            campaign.complete()
+            complete.touch()
     return campaign
 
 

@@ -190,7 +190,7 @@ def test_another_ffmpeg_is_refused(campaign: Campaign, monkeypatch: pytest.Monke
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(other))
     campaign.document["encoder"] = {"crf": 30}
     campaign.write()
-    run = campaign.snakemake()
+    run = campaign.snakemake("scratch/small/videos/full/s0.jsonl")
     assert run.status != 0
     assert explanation(run.output).startswith("wrong environment")
     assert str(other) in run.output
@@ -199,14 +199,15 @@ def test_another_ffmpeg_is_refused(campaign: Campaign, monkeypatch: pytest.Monke
 def test_an_interpreter_that_the_profile_names_is_used_or_named_as_missing(campaign: Campaign, tmp_path: Path) -> None:
     campaign.document["encoder"] = {"crf": 31}
     campaign.write()
-    missing = campaign.snakemake("--config", 'toolchains={"diffusion": "/nowhere/python"}')
+    videos = "scratch/small/videos/full/s0.jsonl"
+    missing = campaign.snakemake(videos, "--config", 'toolchains={"diffusion": "/nowhere/python"}')
     assert missing.status != 0
     assert "/nowhere/python" in explanation(missing.output)
 
     wrapper = tmp_path / "python"
     wrapper.write_text(f'#!/bin/sh\necho used >> {tmp_path}/used\nexec {DIFFUSION} "$@"\n')
     wrapper.chmod(0o755)
-    named = campaign.snakemake("--config", f'toolchains={{"diffusion": "{wrapper}"}}')
+    named = campaign.snakemake(videos, "--config", f'toolchains={{"diffusion": "{wrapper}"}}')
     assert named.status == 0, named.output
     assert (tmp_path / "used").exists()
 
@@ -223,6 +224,7 @@ def test_a_full_disk_is_explained_and_loses_nothing(campaign: Campaign, tmp_path
     try:
         campaign.document["paths"]["scratch"] = str(small / "scratch")
         campaign.document["video"] = {"width": 128, "height": 128, "frames": 17, "fps": 8}
+        campaign.document["seeds"] = [0]
         campaign.write()
         run = campaign.snakemake("--cores", "1")
         assert run.status != 0

@@ -44,7 +44,7 @@ def test_conda_environments_are_used_where_conda_deployment_is_on(
     (base / "bin/conda").chmod(0o755)
     (base / "bin/activate").write_text('PATH="$1/bin:$PATH"\n')
     monkeypatch.setenv("PATH", f"{base}/bin:{os.environ['PATH']}")
-    campaign.document["encoder"] = {"crf": 29}
+    campaign.document |= {"encoder": {"crf": 29}, "seeds": [0]}
     campaign.write()
     run = campaign.snakemake("--software-deployment-method", "conda")
     assert run.status == 0, run.output

@@ -40,6 +40,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(script: str, directory: Path) -> str:
     environment = os.environ | {
         "PATH": f"{BIN}:{os.environ['PATH']}",
+        # As in a reader's shell, whatever make runs these tests.
+        "MAKEFLAGS": "",
         "SCRATCH": f"{directory}/scratch",
         "WORK": f"{directory}/work",
     }

@@ -19,10 +19,7 @@ def set_crf(campaign: Campaign) -> None:
     campaign.document["encoder"] = {"crf": 30}
 
 
-def set_crf_and_run_and_put_it_back(campaign: Campaign) -> None:
-    set_crf(campaign)
-    campaign.write()
-    campaign.complete()
+def put_crf_back(campaign: Campaign) -> None:
     del campaign.document["encoder"]
 
 
@@ -74,47 +71,35 @@ def shard(arms_and_shards: int, scores: int) -> dict[str, int]:
     return {"generate": arms_and_shards, "decode": arms_and_shards, "encode": arms_and_shards, "score": scores}
 
 
-EDITS = [
-    Edit("nothing is changed", nothing),
-    Edit("files are touched", touch),
-    Edit("the encoder's crf", set_crf, {"decode": 4, "encode": 4, "score": 2, **REST}, videos=12, scores=6),
-    Edit("the encoder's crf and back", set_crf_and_run_and_put_it_back, {"decode": 4, "encode": 4, "score": 2, **REST}),
-    Edit("a dimension is added", add_dimension, {"plan": 1, "score": 4, **ANALYSIS}, scores=12),
-    Edit("a prompt is added", add_prompt, {**shard(4, 2), **REST}, latents=4, videos=4, scores=2),
-    Edit("a seed is added", add_seed, {**shard(2, 1), **REST}, latents=6, videos=6, scores=3),
-    Edit(
-        "one arm's threshold",
-        change_threshold,
-        {**shard(2, 2), **REST, "views": 1, "contact_sheet": 1},
-        latents=6,
-        videos=6,
-        scores=6,
-    ),
-    Edit(
-        "an arm is added",
-        add_arm,
-        {**shard(2, 2), **REST, "views": 1, "contact_sheet": 1},
-        latents=6,
-        videos=6,
-        scores=6,
-    ),
+CRF = {"decode": 4, "encode": 4, "score": 2, **REST}
+ONE_ARM = {**shard(2, 2), **REST, "views": 1, "contact_sheet": 1}
+
+# Each history has a campaign of its own; its edits follow each other.
+HISTORIES = [
+    [Edit("nothing is changed", nothing), Edit("files are touched", touch)],
+    [Edit("the encoder's crf", set_crf, CRF, videos=12, scores=6), Edit("the crf is put back", put_crf_back, CRF)],
+    [Edit("a dimension is added", add_dimension, {"plan": 1, "score": 4, **ANALYSIS}, scores=12)],
+    [Edit("a prompt is added", add_prompt, {**shard(4, 2), **REST}, latents=4, videos=4, scores=2)],
+    [Edit("a seed is added", add_seed, {**shard(2, 1), **REST}, latents=6, videos=6, scores=3)],
+    [Edit("one arm's threshold", change_threshold, ONE_ARM, latents=6, videos=6, scores=6)],
+    [Edit("an arm is added", add_arm, ONE_ARM, latents=6, videos=6, scores=6)],
 ]
 
 
-@pytest.mark.parametrize("case", EDITS, ids=lambda case: case.name)
-def test_an_edit_runs_and_computes_exactly(campaign: Campaign, case: Edit) -> None:
-    case.edit(campaign)
-    campaign.write()
-    before = campaign.artifacts()
-    run = campaign.complete()
-    after = campaign.artifacts()
-    new = {kind: sum(before[kind].get(key) != made for key, made in after[kind].items()) for kind in after}
-    # A dimension more has a figure more.
-    expected = case.jobs
-    assert run.jobs == expected, run.output
-    assert new == {"latents": case.latents, "videos": case.videos, "scores": case.scores}
-    assert campaign.snakemake("--dry-run").jobs == {}, "afterwards nothing is left to do"
-    assert campaign.fleetcraft("verify", "work/small/evidence").status == 0
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: ", then ".join(case.name for case in history))
+def test_an_edit_runs_and_computes_exactly(campaign: Campaign, history: list[Edit]) -> None:
+    for case in history:
+        case.edit(campaign)
+        campaign.write()
+        before = campaign.artifacts()
+        run = campaign.complete()
+        after = campaign.artifacts()
+        new = {kind: sum(before[kind].get(key) != made for key, made in after[kind].items()) for kind in after}
+        # A dimension more has a figure more.
+        assert run.jobs == case.jobs, run.output
+        assert new == {"latents": case.latents, "videos": case.videos, "scores": case.scores}
+        assert campaign.snakemake("--dry-run").jobs == {}, "afterwards nothing is left to do"
+        assert campaign.fleetcraft("verify", "work/small/evidence").status == 0
 
 
 def test_comments_and_formatting_change_nothing(campaign: Campaign) -> None:
