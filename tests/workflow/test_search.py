@@ -46,24 +46,20 @@ def manifests(campaign: Campaign, kind: str, arm: str) -> list[Record]:
 def test_a_search_ends_with_quality_against_compute(searched: Campaign) -> None:
     totals = {row["arm"]: row for row in table(searched, "search") if row["step"] == "total"}
     # Drafts take a quarter of the full steps, and half of them a half.
-    assert float(totals["best-of-4"]["flops_to_baseline"]) == pytest.approx(4 / 4 + 1, abs=0.01)
-    assert float(totals["halving"]["flops_to_baseline"]) == pytest.approx(4 / 4 + 2 / 2 + 1, abs=0.01)
+    assert float(totals["halving"]["flops_to_baseline"]) == pytest.approx(3 / 4 + 2 / 2 + 1, abs=0.01)
     rounds = [row for row in table(searched, "search") if row["step"].startswith("round")]
     assert all(float(row["mean_of_kept"]) > float(row["mean"]) for row in rounds)
     assert (searched.directory / "work/demo-search/figures/search.png").stat().st_size > 10_000
     summary = searched.fleetcraft("summary", str(searched.experiment))
     shares = {words[0]: words[2] for words in map(str.split, summary.output.splitlines()) if len(words) > 2}
-    assert [shares[arm] for arm in ("full", "half", "draft", "best-of-4", "halving")] == [
-        *("100%", "50%", "25%"),
-        *("200%", "300%"),
-    ]
+    assert [shares[arm] for arm in ("full", "half", "draft", "halving")] == ["100%", "50%", "25%", "275%"]
 
 
 def test_every_choice_is_in_the_evidence_and_follows_from_its_scores(searched: Campaign) -> None:
     verified = searched.fleetcraft("verify", "work/demo-search/evidence")
     assert verified.status == 0, verified.output
     choices = read_records(searched.directory / "work/demo-search/evidence/records/choices.jsonl")
-    assert len(choices) == 4 + 2 * 4
+    assert len(choices) == 2 * 4
     for choice in choices:
         best = max(choice["candidates"], key=lambda candidate: candidate["value"])
         assert choice["kept"][0] == best["seed"]
@@ -72,7 +68,7 @@ def test_every_choice_is_in_the_evidence_and_follows_from_its_scores(searched: C
 
 
 def test_a_winner_is_what_its_seed_gives_in_the_full_arm(campaign: Campaign) -> None:
-    winner = next(record for record in manifests(campaign, "latents", "best-of-4") if "drawn_seed" in record)
+    winner = next(record for record in manifests(campaign, "latents", "halving") if "drawn_seed" in record)
     shutil.rmtree(campaign.directory / "scratch")
     alone: dict[str, Any] = campaign.document | {"name": "alone", "seeds": [winner["drawn_seed"]], "shard_size": 1}
     alone["arms"] = {"full": campaign.document["arms"]["full"]}
@@ -91,19 +87,26 @@ def test_lost_choices_are_made_again_without_computing_anything(campaign: Campai
     before = campaign.artifacts()
     shutil.rmtree(campaign.directory / "scratch/demo-search/choices")
     run = campaign.complete()
-    assert run.jobs["choose"] == 3
+    assert run.jobs["choose"] == 2
     assert campaign.artifacts() == before
 
 
 def test_another_candidate_makes_only_itself_and_the_winners_that_it_changes(campaign: Campaign) -> None:
-    before, winners = campaign.artifacts(), {record["sample"] for record in manifests(campaign, "latents", "best-of-4")}
-    campaign.document["arms"]["best-of-4"]["search"]["candidates"] = 5
+    before = campaign.artifacts()
+    campaign.document["arms"]["halving"]["search"] |= {
+        "candidates": 4,
+        "rounds": [{"arm": "draft", "keep": 2}, {"arm": "half"}],
+    }
     campaign.write()
     campaign.complete()
     after = campaign.artifacts()
     assert after["latents"].items() >= before["latents"].items()
-    changed = {record["sample"] for record in manifests(campaign, "latents", "best-of-4")} - winners
     made = after["latents"].keys() - before["latents"].keys()
-    candidates = {record["sample"] for record in manifests(campaign, "latents", "draft@4")}
+    candidates = {record["sample"] for record in manifests(campaign, "latents", "draft@3")}
     assert len(candidates) == 4
-    assert made == candidates | changed
+    chosen = {
+        record["sample"]
+        for arm in ("halving@2.0", "halving@2.1", "halving")
+        for record in manifests(campaign, "latents", arm)
+    }
+    assert made == candidates | (chosen - before["latents"].keys())
