@@ -33,6 +33,13 @@ from fleetcraft.experiment.conditions import Condition, Foreign, Generated, Sear
 from fleetcraft.experiment.foreign import ForeignVideos, find_videos
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
+from fleetcraft.experiment.refusals import (
+    refuse_blind_searches,
+    refuse_idle_dimensions,
+    refuse_idle_seeds,
+    refuse_impossible_shapes,
+    refuse_unsuited_dimensions,
+)
 from fleetcraft.experiment.search import Searches
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.shards import SuiteShards
@@ -89,7 +96,7 @@ class Plan:
         self.paths = Paths(experiment.paths.scratch, experiment.paths.work, experiment.name)
         self.prompts = load_prompts(experiment.prompts)
         self.seeds = Seeds(experiment.seeds, experiment.further_seeds)
-        self._refuse_idle_seeds()
+        refuse_idle_seeds(self)
         self.encoder: EncoderSettings = encoder_settings(
             experiment.encoder.preset,
             experiment.stack.machine,
@@ -123,7 +130,7 @@ class Plan:
             name: FAMILIES[model.family].geometry_of(model.transformer, model.vae)
             for name, model in self.models.items()
         }
-        self._refuse_impossible_shapes()
+        refuse_impossible_shapes(self)
         if not without_weights:
             for name, arm in experiment.generated.items():
                 refuse_own_scheduler(name, arm, self.models[arm.model])
@@ -141,9 +148,9 @@ class Plan:
         }
         """Every dimension that this experiment can have, its verifiers among them."""
         self.searches = Searches(self)
-        self._refuse_idle_dimensions()
-        self._refuse_unsuited_dimensions()
-        self._refuse_blind_searches()
+        refuse_idle_dimensions(self)
+        refuse_unsuited_dimensions(self)
+        refuse_blind_searches(self)
         self.weights: dict[str, dict[str, str]] = {} if without_weights else self._find_weights()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large
         # campaign makes a shard's samples again rather than holding all of them.
@@ -295,109 +302,6 @@ class Plan:
             or self.known[dimension].any_prompt
             or self.known[dimension].suited in prompt.dimensions
         )
-
-    def _refuse_idle_seeds(self) -> None:
-        owners: dict[str, str] = {}
-        for dimension in self.seeds.further:
-            texts = [prompt.text for prompt in self.prompts if dimension in prompt.dimensions]
-            if not texts:
-                raise BadInput(
-                    "none of the prompts is one that the suite has for this dimension",
-                    key=f"further_seeds.{dimension}",
-                    remedy="Choose prompts that match, or leave these seeds out",
-                )
-            for text in texts:
-                if owners.setdefault(text, dimension) != dimension:
-                    raise BadInput(
-                        f"the suite has the same prompt for {owners[text]}, which has further seeds too",
-                        key=f"further_seeds.{dimension}",
-                        value=text,
-                        remedy="Give further seeds to one of the two",
-                    )
-
-    def _refuse_impossible_shapes(self) -> None:
-        """What the configs of a checkpoint make impossible although its family could express it."""
-        video = self.experiment.video
-        for name in self.used_models:
-            problem = self.geometry[name].problem(video.width, video.height, video.frames)
-            if problem is not None:
-                key, text = problem
-                raise BadInput(
-                    f"{text} (model {name!r}, by the configs of its checkpoint)",
-                    key=f"video.{key}",
-                    remedy="Change the shape of the videos, or take another model",
-                )
-
-    def _refuse_idle_dimensions(self) -> None:
-        alike = [arm for arm in self.arms if arm != self.baseline and arm not in self.not_compared]
-        for dimension in self.dimensions:
-            if self.known[dimension].pairwise and not alike:
-                raise BadInput(
-                    "it compares with the baseline, and there is no other arm"
-                    if len(self.arms) == 1
-                    else "it compares with the baseline, and no other arm is known to be encoded alike",
-                    key="scoring.dimensions",
-                    value=dimension,
-                    remedy="Add an arm, or leave this dimension out"
-                    if len(self.arms) == 1
-                    else "Leave this dimension out or, if you know that existing videos were encoded as the others are,"
-                    " say `same_encoder: true` in their `source`",
-                )
-            # By the prompts alone: every job makes a plan, and none of them needs all shards.
-            if not any(self.is_scored(prompt, dimension) for prompt in self.prompts):
-                raise BadInput(
-                    f"none of the prompts is one that the suite {self.experiment.prompts.suite!r} has for it",
-                    key="scoring.dimensions",
-                    value=dimension,
-                    remedy="Choose prompts or dimensions that match",
-                )
-
-    def _refuse_unsuited_dimensions(self) -> None:
-        """What a dimension's own code couldn't score, or would score as nonsense."""
-        video = self.experiment.video
-        for dimension in map(self.known.__getitem__, self.dimensions):
-            if dimension.suite_only and self.experiment.prompts.suite is None:
-                raise BadInput(
-                    "this dimension asks for what VBench's suite says of its prompts, and these are your own",
-                    key="scoring.dimensions",
-                    value=dimension.name,
-                    remedy="Take the prompts of `suite: vbench`, or leave this dimension out",
-                )
-            least = {
-                "frames": dimension.fewest_frames(video.fps),
-                "width": dimension.side,
-                "height": dimension.side,
-            }
-            for key, value in least.items():
-                if getattr(video, key) < value:
-                    raise BadInput(
-                        f"{dimension.name} needs {value} at least, or its scores mean nothing",
-                        key=f"video.{key}",
-                        value=getattr(video, key),
-                        remedy="Make larger or longer videos, or leave this dimension out",
-                    )
-            unprovided = dimension.unprovided()
-            if unprovided is not None and not self.without_weights:
-                raise unprovided.about("scoring.dimensions")
-
-    def _refuse_blind_searches(self) -> None:
-        for name, search in self.experiment.searches.items():
-            if self.seeds.further.keys() - {self.known[search.verifier].suited}:
-                raise BadInput(
-                    "videos of further seeds are scored in their dimension alone, so their candidates would have no"
-                    " score to choose by",
-                    key=f"arms.{name}.search.verifier",
-                    value=search.verifier,
-                    remedy="Leave `further_seeds` out of an experiment with a search",
-                )
-            if not all(self.is_scored(prompt, search.verifier) for prompt in self.prompts):
-                raise BadInput(
-                    "the suite has some of the prompts for other dimensions, so their candidates would have no score to"
-                    " choose by",
-                    key=f"arms.{name}.search.verifier",
-                    value=search.verifier,
-                    remedy="Name its prompts alone under `prompts.dimensions`, or choose by a dimension for any prompt",
-                )
 
     def _find_weights(self) -> dict[str, dict[str, str]]:
         """Dimension → SHA-256 of each file of weights that it needs; only for those that need some."""

@@ -1,0 +1,123 @@
+"""What keeps an experiment from being run although each of its keys is right: what they mean together, looked at before
+anything is asked of a cluster. Each raises `BadInput`, or says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleetcraft.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from fleetcraft.experiment.plan import Plan
+
+
+def refuse_idle_seeds(plan: Plan) -> None:
+    """Further seeds that no prompt gets, or that a prompt gets twice."""
+    owners: dict[str, str] = {}
+    for dimension in plan.seeds.further:
+        texts = [prompt.text for prompt in plan.prompts if dimension in prompt.dimensions]
+        if not texts:
+            raise BadInput(
+                "none of the prompts is one that the suite has for this dimension",
+                key=f"further_seeds.{dimension}",
+                remedy="Choose prompts that match, or leave these seeds out",
+            )
+        for text in texts:
+            if owners.setdefault(text, dimension) != dimension:
+                raise BadInput(
+                    f"the suite has the same prompt for {owners[text]}, which has further seeds too",
+                    key=f"further_seeds.{dimension}",
+                    value=text,
+                    remedy="Give further seeds to one of the two",
+                )
+
+
+def refuse_impossible_shapes(plan: Plan) -> None:
+    """What the configs of a checkpoint make impossible although its family could express it."""
+    video = plan.experiment.video
+    for name in plan.used_models:
+        problem = plan.geometry[name].problem(video.width, video.height, video.frames)
+        if problem is not None:
+            key, text = problem
+            raise BadInput(
+                f"{text} (model {name!r}, by the configs of its checkpoint)",
+                key=f"video.{key}",
+                remedy="Change the shape of the videos, or take another model",
+            )
+
+
+def refuse_idle_dimensions(plan: Plan) -> None:
+    """Dimensions in which nothing would be scored."""
+    alike = [arm for arm in plan.arms if arm != plan.baseline and arm not in plan.not_compared]
+    for dimension in plan.dimensions:
+        if plan.known[dimension].pairwise and not alike:
+            raise BadInput(
+                "it compares with the baseline, and there is no other arm"
+                if len(plan.arms) == 1
+                else "it compares with the baseline, and no other arm is known to be encoded alike",
+                key="scoring.dimensions",
+                value=dimension,
+                remedy="Add an arm, or leave this dimension out"
+                if len(plan.arms) == 1
+                else "Leave this dimension out or, if you know that existing videos were encoded as the others are,"
+                " say `same_encoder: true` in their `source`",
+            )
+        # By the prompts alone: every job makes a plan, and none of them needs all shards.
+        if not any(plan.is_scored(prompt, dimension) for prompt in plan.prompts):
+            raise BadInput(
+                f"none of the prompts is one that the suite {plan.experiment.prompts.suite!r} has for it",
+                key="scoring.dimensions",
+                value=dimension,
+                remedy="Choose prompts or dimensions that match",
+            )
+
+
+def refuse_unsuited_dimensions(plan: Plan) -> None:
+    """What a dimension's own code couldn't score, or would score as nonsense."""
+    video = plan.experiment.video
+    for dimension in map(plan.known.__getitem__, plan.dimensions):
+        if dimension.suite_only and plan.experiment.prompts.suite is None:
+            raise BadInput(
+                "this dimension asks for what VBench's suite says of its prompts, and these are your own",
+                key="scoring.dimensions",
+                value=dimension.name,
+                remedy="Take the prompts of `suite: vbench`, or leave this dimension out",
+            )
+        least = {
+            "frames": dimension.fewest_frames(video.fps),
+            "width": dimension.side,
+            "height": dimension.side,
+        }
+        for key, value in least.items():
+            if getattr(video, key) < value:
+                raise BadInput(
+                    f"{dimension.name} needs {value} at least, or its scores mean nothing",
+                    key=f"video.{key}",
+                    value=getattr(video, key),
+                    remedy="Make larger or longer videos, or leave this dimension out",
+                )
+        unprovided = dimension.unprovided()
+        if unprovided is not None and not plan.without_weights:
+            raise unprovided.about("scoring.dimensions")
+
+
+def refuse_blind_searches(plan: Plan) -> None:
+    """Searches some of whose candidates would have no score."""
+    for name, search in plan.experiment.searches.items():
+        if plan.seeds.further.keys() - {plan.known[search.verifier].suited}:
+            raise BadInput(
+                "videos of further seeds are scored in their dimension alone, so their candidates would have no"
+                " score to choose by",
+                key=f"arms.{name}.search.verifier",
+                value=search.verifier,
+                remedy="Leave `further_seeds` out of an experiment with a search",
+            )
+        if not all(plan.is_scored(prompt, search.verifier) for prompt in plan.prompts):
+            raise BadInput(
+                "the suite has some of the prompts for other dimensions, so their candidates would have no score to"
+                " choose by",
+                key=f"arms.{name}.search.verifier",
+                value=search.verifier,
+                remedy="Name its prompts alone under `prompts.dimensions`, or choose by a dimension for any prompt",
+            )
