@@ -17,12 +17,13 @@ demo: .venv/complete envs
 	$(BIN)/snakemake --report results/work/demo/report.html
 	@$(BIN)/fleetcraft summary
 
-# Tests of fleets wait for Slurm most of their time, and those of campaigns compute: they run beside each other.
+# Tests of fleets wait for Slurm most of their time, and those of campaigns compute: they run beside each other. Those of
+# pipelines measure times, and have the machine to themselves.
 test: check envs .venv-slurm/complete
+	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(MAKE) --jobs 2 --output-sync=line test-workflow test-parts
 
 test-parts: test-slurm
-	.envs/diffusion/bin/python -m pytest tests/diffusion
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
 
