@@ -29,7 +29,7 @@ def test_a_campaign_is_reviewed_without_slurm(tmp_path: Path, profile: str) -> N
     review = snakemake(tmp_path, profile, "--dry-run")
     assert review.returncode == 0, review.stderr
     jobs = jobs_in(review.stdout + review.stderr)
-    assert jobs["generate"] == 12
+    assert jobs["generate"] == 4
     assert jobs["archive"] == 1
 
 
