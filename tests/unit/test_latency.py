@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcraft.analysis.latency import measured, outlying, ratios, spreads
+from fleetcraft.analysis.latency import PHASES, latency_tables, measured, outlying, ratios, spreads
 from fleetcraft.ground.errors import BadInput, BadResult
 from fleetcraft.timing.order import interleaved
 
@@ -66,6 +66,21 @@ def test_warm_up_and_disturbed_passes_never_count() -> None:
         record("full", "a", 1, 9.0, valid=False),
     ]
     assert [one["seconds"]["total"] for one in measured(records)] == [1.0]
+
+
+def test_tables_have_the_arms_in_the_order_of_the_plan_whichever_pass_counts_first() -> None:
+    seconds = dict.fromkeys(("total", *PHASES), 1.0)
+    records = [
+        {**record(arm, prompt, number, 1.0, steps_s=[0.5]), "seconds": seconds}
+        for prompt in ("a", "b")
+        for number in range(2)
+        for arm in ("slow", "full")
+    ]
+    conditions: dict[str, Any] = {"full": {}, "slow": {}}
+    plan = {"conditions": conditions, "baseline": "full", "experiment": {"video": {"frames": 9}}}
+    tables = latency_tables([{**records[0], "kind": "surroundings", "load_s": {}}, *records], plan)
+    rows = [line.split(",")[:2] for line in tables["latency"].splitlines()]
+    assert [arm for arm, phase in rows if phase == "total"] == ["full", "slow"]
 
 
 def test_a_bulk_record_can_not_enter_a_latency() -> None:

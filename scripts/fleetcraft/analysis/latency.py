@@ -168,7 +168,9 @@ def latency_tables(records: Iterable[Record], plan: Mapping[str, Any]) -> dict[s
     """Name → CSV text: `latency` by arm and phase, and `latency_ratios` to the baseline; `plan` is its document."""
     records = list(records)
     passes = timed_passes(records)
-    counted = measured(passes)
+    # Arms in the order of the plan, whichever of them was the first to have a pass that counts.
+    places = {arm: place for place, arm in enumerate(plan["conditions"])}
+    counted = sorted(measured(passes), key=lambda one: places[one["arm"]])
     invalid = Counter(one["arm"] for one in passes if not one["valid"] and not one["warmup"])
     rows, frames = [], plan["experiment"]["video"]["frames"]
     for phase in ("total", *PHASES):
