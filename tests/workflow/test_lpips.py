@@ -24,7 +24,7 @@ MAKE = """
 import subprocess, sys, imageio_ffmpeg
 ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
 for video, frames, change in (("plain", 3, "null"), ("noisy", 3, "noise=alls=4:all_seed=1"), ("blurred", 3, "gblur=8"),
-                              ("short", 2, "null")):
+                              ("short", 2, "null"), ("small", 3, "scale=32:32")):
     source = ["-f", "lavfi", "-i", f"testsrc2=size=64x48:rate=8,{change}", "-frames:v", str(frames)]
     command = [ffmpeg, "-v", "error", *source, "-pix_fmt", "yuv420p", "-crf", "10", f"{sys.argv[1]}/{video}.mp4"]
     subprocess.run(command, check=True)
@@ -106,18 +106,20 @@ def test_lpips_is_what_pyiqa_gives_for_the_frames_and_the_same_whoever_is_scored
     weights: Path, videos: dict[str, str], tmp_path: Path
 ) -> None:
     files = json.dumps(find(weights, [NAME])[NAME])
-    plain, noisy, blurred, short = (videos[name] for name in ("plain", "noisy", "blurred", "short"))
-    asked = [[plain, plain], [noisy, plain], [blurred, plain], [plain, noisy], [short, plain]]
+    plain, noisy, blurred = (videos[name] for name in ("plain", "noisy", "blurred"))
+    unlike = [videos["short"], videos["small"]]
+    asked = [[plain, plain], [noisy, plain], [blurred, plain], [plain, noisy], *([video, plain] for video in unlike)]
     lacking = tmp_path / "lacking"
     parts = json.dumps([asked, asked[2:3], asked[3::-1]])
     together, alone, turned, changed, incomplete = answer(OURS, weights, files, lacking, parts, LINEAR)
-    same, noise, blur, back, said = together
+    same, noise, blur, back, *said = together
     assert same == 0.0
     assert noise == back
     assert 0 < noise != blur > 0
     assert alone == [blur]
     assert turned == [back, blur, noise, same]
-    assert f"{short}: this video and {plain} have frames of other numbers or sizes" in said
+    for video, why in zip(unlike, said, strict=True):
+        assert f"{video}: this video and {plain} have frames of other numbers or sizes" in why
     assert "the SHA-256 of this file is not the listed one" in changed
     assert incomplete.startswith(f"CorruptWeights: {lacking / LINEAR}: these aren't weights of LPIPS: it has no lin3")
     theirs = answer(PYIQA, weights, tmp_path / "hub", LINEAR, json.dumps(asked[1:3]))
