@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import list_digests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -442,9 +443,13 @@ def test_the_official_file_has_upstream_s_shape_values_and_names() -> None:
 def concluded(small: dict[str, Any], plan_of: Callable[[dict[str, Any]], Plan]) -> Plan:
     """A campaign in temporal flickering whose manifests, tables and evidence are there."""
     small["scoring"]["dimensions"] = ["temporal_flickering"]
-    plan = plan_of(small)
+    return conclude(plan_of(small))
+
+
+def conclude(plan: Plan) -> Plan:
+    """Leave records as a campaign would have, and what is concluded from them. Videos of even seeds are still."""
     for arm, shard in itertools.product(plan.arms, plan.shards):
-        records: dict[str, list[Record]] = {"latents": [], "videos": [], "scores": []}
+        records: dict[str, list[Record]] = {"latents": [], "videos": [], **{name: [] for name in plan.dimensions}}
         for sample in plan.samples(arm, shard):
             about = {"arm": arm, "prompt": sample.prompt.text, "seed": sample.seed, "sample": sample.sample_id}
             done = {"full": 8, "cached": 5}[arm]
@@ -452,13 +457,16 @@ def concluded(small: dict[str, Any], plan_of: Callable[[dict[str, Any]], Plan]) 
             encoder = {"codec": "libx264", "pixel_format": "yuv420p", "crf": 18}
             video = {"key": plan.video_key(sample), "sha256": "0" * 64, "bytes": 9, "shape": [5, 32, 32, 3]}
             value = {"full": 0.9, "cached": 0.91}[arm] + sample.seed / 100 + len(sample.prompt.text) / 1000
-            score = {"dimension": "temporal_flickering", "video": plan.video_key(sample), "value": value}
+            values = {"temporal_flickering": value, "static_filter": float(sample.seed % 2 == 0)}
             records["latents"].append({"kind": "latents", "work": work, **about})
             records["videos"].append({"kind": "videos", "encoder": encoder, **video, **about})
-            records["scores"].append({"kind": "scores", **score, **about})
+            for name in plan.dimensions:
+                score = {"dimension": name, "video": plan.video_key(sample), "value": values[name]}
+                records[name].append({"kind": "scores", **score, **about})
         write_records(Path(plan.paths.latents(arm, shard)), records["latents"])
         write_records(Path(plan.paths.videos(arm, shard)), records["videos"])
-        write_records(Path(plan.paths.scores(arm, "temporal_flickering", shard)), records["scores"])
+        for name in plan.dimensions:
+            write_records(Path(plan.paths.scores(arm, name, shard)), records[name])
     for model in plan.used_models:
         write_records(Path(plan.paths.model(model)), [])
     found = manifests_of(plan)
@@ -489,6 +497,30 @@ def test_evidence_holds_what_would_be_submitted_and_it_follows_from_the_records(
     assert len(videos) == 6
     assert sorted(video["video_results"] for video in videos) == sorted(scores)
     assert score == pytest.approx(np.mean(scores))
+
+
+def test_a_filtered_score_with_further_seeds_follows_from_the_records_and_no_other_does(
+    small: dict[str, Any], plan_of: Callable[[dict[str, Any]], Plan], tmp_path: Path
+) -> None:
+    raft = tmp_path / "weights/raft_model/models/raft-things.pth"
+    raft.parent.mkdir(parents=True)
+    raft.write_text("weights")
+    list_digests(tmp_path / "weights")
+    small["prompts"] = {"suite": "vbench", "dimensions": ["temporal_flickering"], "limit": 3}
+    small["further_seeds"] = {"temporal_flickering": [2, 3, 4]}
+    small["video"] = {"width": 128, "height": 128, "frames": 5, "fps": 8}
+    small["scoring"] = {"dimensions": ["temporal_flickering", "static_filter"], "weights": str(tmp_path / "weights")}
+    evidence = Path(conclude(plan_of(small)).paths.evidence)
+    assert list(verify(evidence)) == []
+    official, manifest = evidence / "vbench/cached_eval_results.json", evidence / MANIFEST
+    score, videos, said = json.loads(official.read_text())["temporal_flickering"]
+    assert {video["video_path"][-6:] for video in videos} == {"-0.mp4", "-2.mp4", "-4.mp4"}
+    # A video that moves, counted all the same.
+    videos.append(videos[0] | {"video_path": videos[0]["video_path"].replace("-0.mp4", "-1.mp4")})
+    old = sha256_file(official)
+    official.write_text(json.dumps({"temporal_flickering": [score, videos, said]}, indent=4) + "\n")
+    manifest.write_text(manifest.read_text().replace(old, sha256_file(official)))
+    assert "underived: vbench/cached_eval_results.json is not what the records give" in list(verify(evidence))
 
 
 @pytest.mark.parametrize("name", ["vbench/cached_eval_results.json", "tables/vbench.csv"])
