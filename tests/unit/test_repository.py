@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from fleetcraft.experiment.plan import STACK_PACKAGES
 from fleetcraft.ground.errors import BadEnvironment, BadInput
+from fleetcraft.ground.machine import Architecture
 from fleetcraft.ground.toolchain import Toolchain, clean_environment
 from fleetcraft.scoring.dimensions import DIMENSIONS
 
@@ -54,7 +56,16 @@ def test_a_tool_chain_can_read_a_job_s_plan(name: str) -> None:
 def test_what_decides_pixels_and_scores_is_pinned() -> None:
     assert set(Toolchain("diffusion").pinned(STACK_PACKAGES)) == set(STACK_PACKAGES)
     for dimension in DIMENSIONS.values():
-        assert Toolchain(dimension.toolchain).pinned(dimension.packages)
+        for machine in get_args(Architecture):
+            assert Toolchain(dimension.toolchain, machine).pinned(dimension.packages_on(machine))
+
+
+def test_what_only_one_architecture_has_is_pinned_for_it_alone() -> None:
+    here, there = Toolchain("vbench", "x86_64"), Toolchain("vbench", "aarch64")
+    assert set(here.pins) - set(there.pins) == {"decord"}
+    assert here.pins.items() >= there.pins.items()
+    with pytest.raises(BadEnvironment, match=r"vbench\.yaml: the definition pins no decord for aarch64"):
+        there.pinned(["torch", "decord"])
 
 
 def test_an_unknown_tool_chain_is_named_with_the_known_ones() -> None:

@@ -14,7 +14,7 @@ from experiments import changed
 from fleetcraft.cli.main import main
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadEnvironment, BadInput, CorruptWeights, MissingWeights
-from fleetcraft.scoring.dimensions import DIMENSIONS
+from fleetcraft.scoring.dimensions import DIMENSIONS, READER
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 from fleetcraft.scoring.weights import FILE, find, needed
 from fleetcraft.stages.describe import describe
@@ -178,6 +178,38 @@ def test_the_device_is_part_of_the_scores_that_a_model_gives_and_of_no_others(
     )
     differ = {name for name in here.dimensions if here.scorer_settings(name) != there.scorer_settings(name)}
     assert differ == set(TWO)
+
+
+def test_where_there_is_no_decord_our_reader_and_pyav_stand_in_its_place_in_keys_and_jobs(
+    plan_of: Planner, scored: dict[str, Any]
+) -> None:
+    names = ["subject_consistency", "motion_smoothness"]  # the second reads through OpenCV
+    document = changed(scored, "scoring.dimensions", names)
+    here, there = (plan_of(changed(document, "stack.machine", machine)) for machine in ("x86_64", "aarch64"))
+    before, after = here.scorer_settings(names[0]), there.scorer_settings(names[0])
+    # Golden: whoever changes the first makes every score through decord anew.
+    assert set(before) == {"dimension", "packages", "weights", "place"}
+    assert set(before["packages"]) == {"vbench", "numpy", "torch", "torchvision", "pillow", "decord"}
+    assert set(after["packages"]) == {"vbench", "numpy", "torch", "torchvision", "pillow", "av"}
+    assert after == before | {"packages": after["packages"], "reader": READER}
+    assert here.scorer_settings(names[1]) == there.scorer_settings(names[1])
+    for name in names:
+        where = {"arm": "full", "dimension": name, "shard": next(iter(there.shards))}
+        one, other = (describe(plan, "score", where) for plan in (here, there))
+        assert "reader" not in one.settings
+        assert other.settings["reader"] == "av"  # upstream imports it also where it reads nothing by it
+        assert set(other.packages) == set(there.scorer_settings(name)["packages"])
+
+
+def test_rgb_that_our_reader_would_have_to_scale_is_refused_before_anything_runs(
+    plan_of: Planner, scored: dict[str, Any]
+) -> None:
+    document = changed(scored, "prompts", {"suite": "vbench", "dimensions": ["scene"], "limit": 2})
+    document = changed(document, "scoring.dimensions", ["scene"])
+    document = changed(document, "encoder", {"preset": "lossless"})
+    assert plan_of(document).dimensions == ("scene",)
+    with pytest.raises(BadInput, match=r"encoder\.preset.*scene scales frames as they are read.*'lossless'"):
+        plan_of(changed(document, "stack.machine", "aarch64"))
 
 
 def test_other_weights_than_upstream_s_serve_proxies_alone(

@@ -6,6 +6,7 @@ The weights are generated, random numbers: that everything runs is what these te
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,22 +15,20 @@ from typing import Any
 
 import pytest
 from campaigns import ROOT
+from vbench_runs import PYTHON, answer, ffmpeg
 from vbench_weights import QUALITY
 
 from fleetcraft.ground.records import read_records
 from fleetcraft.ground.toolchain import clean_environment
+from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.scoring.weights import find
 from fleetcraft.stages.job import Job
 from fleetcraft.stages.launch import command_of
 from fleetcraft.store.store import Store
 
-PYTHON = ROOT / ".envs/vbench/bin/python"
-
 PROXIES = [f"proxy-{name}" for name in QUALITY]
 
 CHEAP = [f"proxy-{name}" for name in ("background_consistency", "motion_smoothness", "subject_consistency")]
-
-FFMPEG = "import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())"
 
 OURS = """
 import json, sys
@@ -44,7 +43,7 @@ numerics.pin("cpu")
 answers = []
 for asked in json.loads(sys.argv[2]):
     pairs = [Pair("a red bicycle", Path(video), None) for video in asked["videos"]]
-    settings = {"device": "cpu", "weights": {"directory": sys.argv[3], "files": asked["files"]}}
+    settings = {"device": "cpu", "weights": {"directory": sys.argv[3], "files": asked["files"]}} | asked["more"]
     score = import_module("fleetcraft.scoring." + DIMENSIONS[asked["dimension"]].scorer).score
     try:
         values = score(asked["dimension"], pairs, settings)
@@ -147,13 +146,6 @@ print(json.dumps(said))
 """
 
 
-def answer(code: str, *arguments: object) -> Any:
-    command = [PYTHON, "-P", "-W", "ignore", "-c", code, str(ROOT / "scripts"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment())
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("weights")
@@ -166,20 +158,17 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two videos of 4 frames, 128 pixels square."""
     directory = tmp_path_factory.mktemp("videos")
-    python = ROOT / ".envs/diffusion/bin/python"
-    ffmpeg = subprocess.run([python, "-c", FFMPEG], check=True, capture_output=True, text=True).stdout.strip()
     made = []
     for number in range(2):
         made.append(directory / f"a red bicycle-{number}.mp4")
         source = f"testsrc2=size=128x128:rate=8,hue=h={90 * number},noise=alls={30 * number}:allf=t"
-        command = [ffmpeg, "-v", "error", "-f", "lavfi", "-i", source, "-frames:v", "4", "-pix_fmt", "yuv420p"]
-        subprocess.run([*command, made[-1]], check=True)
+        ffmpeg("-f", "lavfi", "-i", source, "-frames:v", 4, "-pix_fmt", "yuv420p", made[-1])
     return made
 
 
-def asked(weights: Path, dimension: str, videos: Sequence[Path]) -> dict[str, Any]:
+def asked(weights: Path, dimension: str, videos: Sequence[Path], **more: str) -> dict[str, Any]:
     files = find(weights, [dimension])[dimension]
-    return {"dimension": dimension, "videos": [str(video) for video in videos], "files": files}
+    return {"dimension": dimension, "videos": [str(video) for video in videos], "files": files, "more": more}
 
 
 @pytest.fixture(scope="module")
@@ -258,12 +247,32 @@ def test_a_video_that_can_t_be_read_is_named_and_keeps_no_other_from_its_score(
         assert f"{broken}: VBench gave no result in {name}" in said
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no decord to compare with")
+def test_where_our_reader_stands_in_for_decord_scores_are_the_same_to_the_last_bit(
+    weights: Path, videos: list[Path], together: dict[str, list[float]], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(videos[0].read_bytes()[:300])
+    names = [name for name in PROXIES if "decord" in DIMENSIONS[name].packages]
+    assert len(names) == 4
+    requests = [asked(weights, name, videos, reader="av") for name in names]
+    # The next reads nothing through decord, and imports it.
+    requests.append(asked(weights, "proxy-motion_smoothness", [videos[1], broken, videos[0]], reader="av"))
+    requests.append(asked(weights, "proxy-background_consistency", [videos[1], broken, videos[0]], reader="av"))
+    *values, smoothness, consistency = answer(OURS, json.dumps(requests), weights)
+    assert values == [together[name] for name in names]
+    assert smoothness[::2] == together["proxy-motion_smoothness"][::-1]
+    assert consistency[::2] == together["proxy-background_consistency"][::-1]
+    assert f"{broken}: VBench gave no result" in smoothness[1]
+    assert f"{broken}: this video can't be read: PyAV says" in consistency[1]
+
+
 def test_what_upstream_would_fetch_is_refused_and_named(weights: Path, videos: list[Path]) -> None:
     wanted = {
         "proxy-subject_consistency": "https://github.com/facebookresearch/dino",
         "proxy-motion_smoothness": "https://huggingface.co/lalala125/AMT/resolve/main/amt-s.pth",
     }
-    requests = [{"dimension": name, "videos": [str(videos[0])], "files": {}} for name in wanted]
+    requests = [{"dimension": name, "videos": [str(videos[0])], "files": {}, "more": {}} for name in wanted]
     for said, address in zip(answer(OURS, json.dumps(requests), weights), wanted.values(), strict=True):
         assert f"wanted to fetch {address}, and scoring is offline" in said
     assert not list(weights.rglob("*wget*"))

@@ -80,6 +80,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _lacking(name: str, directory: Path | None) -> list[FleetcraftError]:
     """What keeps a dimension from being scored."""
+    from fleetcraft.ground.machine import architecture
     from fleetcraft.scoring.dimensions import DIMENSIONS
     from fleetcraft.scoring.weights import needed, problems
 
@@ -90,7 +91,7 @@ def _lacking(name: str, directory: Path | None) -> list[FleetcraftError]:
         found.append(MissingWeights("it needs weights, and no directory was named", remedy=f"Mirror {files}"))
     elif dimension.weights and directory is not None:
         found += problems(directory, name)
-    errors = (dimension.unprovided(), _wrong_packages(dimension.toolchain, dimension.packages))
+    errors = (dimension.unprovided(), _wrong_packages(dimension.toolchain, dimension.packages_on(architecture())))
     return [*found, *(error for error in errors if error is not None)]
 
 

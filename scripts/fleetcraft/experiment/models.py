@@ -6,7 +6,6 @@ decides pixels and scores belongs here; threads, memory and partitions belong to
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
 from typing import Annotated, Literal, TypeVar
 
@@ -16,6 +15,7 @@ from fleetcraft.experiment.arms import AnyArm, Arm, ForeignArm, Search, Searched
 from fleetcraft.experiment.decoding import Decode
 from fleetcraft.ground.documents import Model
 from fleetcraft.ground.errors import nearest
+from fleetcraft.ground.machine import Architecture, architecture
 from fleetcraft.pipelines import cache_support, schedulers
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.scoring.dimensions import DIMENSIONS, PROXY, STATIC_FILTER
@@ -40,10 +40,6 @@ SeedList = Annotated[
 ]
 
 
-def _this_machine() -> Literal["x86_64", "aarch64"]:
-    return "aarch64" if platform.machine() in {"aarch64", "arm64"} else "x86_64"
-
-
 class Roots(Model):
     """Where a campaign may write. Environment variables are expanded; relative paths start at the working directory."""
 
@@ -63,9 +59,10 @@ class Stack(Model):
         description="Accelerator of the nodes, a name in resources/hardware.yaml: verified where a stage runs, and what"
         " a batch table is for",
     )
-    machine: Literal["x86_64", "aarch64"] = Field(
-        default_factory=_this_machine,
-        description="Processor architecture of the nodes, which decides the ffmpeg binary; by default this machine's",
+    machine: Architecture = Field(
+        default_factory=architecture,
+        description="Processor architecture of the nodes, which decides the ffmpeg binary and what reads videos for"
+        " VBench; by default this machine's",
     )
 
 

@@ -364,11 +364,13 @@ class Plan:
     def scorer_settings(self, dimension: str) -> dict[str, Any]:
         """What a scorer adds to a video's key."""
         known = self.known[dimension]
-        packages = Toolchain(known.toolchain).pinned((*known.packages, *known.provided))
+        machine = self.experiment.stack.machine
+        packages = Toolchain(known.toolchain, machine).pinned((*known.packages_on(machine), *known.provided))
         ours = {} if known.version is None else {"version": known.version, "ffmpeg_sha256": self.encoder.ffmpeg_sha256}
         weighed = {"weights": self.weights.get(dimension), "place": self._scored_on} if known.has_model else {}
         verifier = self.verifiers[dimension].key if dimension in self.verifiers else {}
-        return {"dimension": dimension, "packages": packages, **ours, **weighed, **verifier}
+        reader = {} if known.reader_on(machine) is None else {"reader": known.reader_on(machine)}
+        return {"dimension": dimension, "packages": packages, **reader, **ours, **weighed, **verifier}
 
     @property
     def _scored_on(self) -> dict[str, str]:

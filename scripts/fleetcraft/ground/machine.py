@@ -6,12 +6,22 @@ import os
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+Architecture: TypeAlias = Literal["x86_64", "aarch64"]
+"""Processor architectures of nodes, as Linux names them."""
 
 
 @cache
 def host_name() -> str:
     """The node's name without its domain."""
     return platform.node().split(".")[0] or "localhost"
+
+
+@cache
+def architecture() -> Architecture:
+    """This machine's."""
+    return "aarch64" if platform.machine() in {"aarch64", "arm64"} else "x86_64"
 
 
 @cache

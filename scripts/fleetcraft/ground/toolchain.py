@@ -15,7 +15,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
@@ -24,16 +24,22 @@ import yaml
 
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import BadEnvironment, BadInput, nearest
+from fleetcraft.ground.machine import Architecture, architecture
 from fleetcraft.ground.repository import CHECKOUT, ENVIRONMENTS, SCRIPTS, node_copy
 
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)$")
+_PIN = re.compile(
+    r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)(?:\s*;\s*platform_machine\s*==\s*[\"'](x86_64|aarch64)[\"'])?$"
+)
 
 _IMPORTS = {
     "analysis": ("matplotlib", "scipy"),
     "diffusion": ("torch", "diffusers", "transformers", "imageio_ffmpeg"),
-    "vbench": ("torch", "cv2", "decord", "vbench"),
+    "vbench": ("torch", "cv2", "av", "decord", "vbench"),
 }
 """What must be importable in a tool chain that was just built: it tells of missing system libraries at once."""
+
+_WITHOUT = {"decord": ("decord", "vbench")}
+"""Package → what can't be imported by itself where it isn't pinned."""
 
 _DROPPED = (
     "PYTHONHOME",
@@ -68,9 +74,13 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A named environment and its definition file."""
+    """A named environment and its definition file.
+
+    machine : the processor architecture that it is for, by default this machine's.
+    """
 
     name: str
+    machine: Architecture = field(default_factory=architecture)
 
     def __post_init__(self) -> None:
         if not self.definition.is_file():
@@ -86,12 +96,17 @@ class Toolchain:
         """The virtual environment that `build` makes."""
         return CHECKOUT / ".envs" / self.name
 
-    @cached_property
+    @property
     def pins(self) -> dict[str, str]:
-        """Package → exact version, as the definition has it."""
+        """Package → exact version, as the definition has it for `machine`."""
+        return {name: version for name, version, machine in self._lines if machine in (None, self.machine)}
+
+    @cached_property
+    def _lines(self) -> list[tuple[str, str, str | None]]:
+        """Package, exact version, and the only architecture that the line is for, if there is one."""
         document = yaml.load(self.definition.read_text(), yaml.CSafeLoader)
         lines = next(entry["pip"] for entry in document["dependencies"] if isinstance(entry, dict))
-        pins = {}
+        found = []
         for line in lines:
             match = _PIN.match(line)
             if match is None:
@@ -99,21 +114,22 @@ class Toolchain:
                     "a package is not pinned exactly",
                     file=self.definition,
                     value=line,
-                    remedy="Write it as name==version",
+                    remedy='Write it as name==version, or name==version; platform_machine == "x86_64"',
                 )
-            pins[_canonical(match[1])] = match[2]
-        return pins
+            found.append((_canonical(match[1]), match[2], match[3]))
+        return found
 
     def pinned(self, packages: Iterable[str]) -> dict[str, str]:
         """The pins of `packages` alone; each must be in the definition."""
-        missing = [name for name in packages if name not in self.pins]
+        pins = self.pins
+        missing = [name for name in packages if name not in pins]
         if missing:
             raise BadEnvironment(
-                f"the definition pins no {', '.join(missing)}",
+                f"the definition pins no {', '.join(missing)} for {self.machine}",
                 file=self.definition,
-                remedy="Add the exact version under `pip`",
+                remedy="Add the exact version under `pip`, or correct `stack.machine` in the experiment",
             )
-        return {name: self.pins[name] for name in packages}
+        return {name: pins[name] for name in packages}
 
     def build(self) -> bool:
         """Make the virtual environment unless it already has this definition; says whether it had to be made."""
@@ -123,9 +139,16 @@ class Toolchain:
         shutil.rmtree(self.home, ignore_errors=True)
         venv.create(self.home, with_pip=True, symlinks=True)
         python = str(self.home / "bin/python")
-        packages = [f"{name}=={version}" for name, version in self.pins.items()]
-        self._run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *packages], "installed")
-        self._run([python, "-c", f"import {', '.join(_IMPORTS[self.name])}"], "imported")
+        pins = self.pins
+        packages = [f"{name}=={version}" for name, version in pins.items()]
+        lacking = {name for name, *_ in self._lines} - set(pins)
+        # What isn't pinned here, others may still name among what they need; pip would look for it.
+        alone = ["--no-deps"] if lacking else []
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        self._run([*pip, *alone, *packages], "installed")
+        without = {module for name in lacking for module in _WITHOUT.get(name, ())}
+        modules = [module for module in _IMPORTS[self.name] if module not in without]
+        self._run([python, "-c", f"import {', '.join(modules)}"], "imported")
         stamp.write_text(digest)
         return True
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleetcraft.ground.errors import BadEnvironment
+from fleetcraft.ground.machine import Architecture
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
@@ -22,6 +23,17 @@ PROXY = "proxy-"
 STATIC_FILTER = "static_filter"
 """The dimension that says which videos are still enough to count in temporal_flickering."""
 
+READER = 1
+"""The version of `decord_reader`, which stands in for decord where there is none; raised when its pixels change."""
+
+_INSTEAD: dict[Architecture, dict[str, str]] = {"x86_64": {}, "aarch64": {"decord": "av"}}
+"""What stands in for packages that an architecture doesn't have."""
+
+
+def has_decord(machine: Architecture) -> bool:
+    """Whether VBench's code finds the reader of videos there that it imports."""
+    return "decord" not in _INSTEAD[machine]
+
 
 @dataclass(frozen=True)
 class Dimension:
@@ -30,7 +42,7 @@ class Dimension:
     label : as figures and tables name it, with its unit or range.
     scorer : module under `fleetcraft.scoring` with a `score` function.
     toolchain : the environment that it runs in.
-    packages : those of the tool chain whose versions can change the score.
+    packages : those of the tool chain whose versions can change the score; `packages_on` has them for an architecture.
     provided : packages of the same kind that no index has: a site builds them and adds their pins.
     pairwise : it compares the video with the baseline arm's video of the same prompt and seed.
     any_prompt : it suits every prompt, also those that a suite has for other dimensions.
@@ -43,6 +55,7 @@ class Dimension:
     frames : how many frames a video must have, of those that are looked at.
     side : how many pixels the sides of a video must have.
     paced : it looks at about 8 frames a second, whatever the video's rate.
+    scaled : it has its frames scaled as they are read.
     """
 
     name: str
@@ -61,11 +74,20 @@ class Dimension:
     frames: int = 1
     side: int = 2
     paced: bool = False
+    scaled: bool = False
 
     @property
     def has_model(self) -> bool:
         """Whether a model with weights computes it, on the experiment's device."""
         return self.weights is not None or self.verifier_mb is not None
+
+    def packages_on(self, machine: Architecture) -> tuple[str, ...]:
+        """`packages` on nodes of an architecture."""
+        return tuple(_INSTEAD[machine].get(name, name) for name in self.packages)
+
+    def reader_on(self, machine: Architecture) -> int | None:
+        """The version of the reader of ours that its frames come from there, if they do."""
+        return READER if set(_INSTEAD[machine]) & set(self.packages) else None
 
     @property
     def proxy(self) -> bool:
@@ -112,6 +134,7 @@ class _Scored:
     frames: int = 1
     side: int = 2
     paced: bool = False
+    scaled: bool = False
 
 
 _OPTICAL = ("vbench", "numpy", "torch", "opencv-python")
@@ -132,7 +155,7 @@ _SCORED = {
     "human_action": _Scored((*_TORCH, "opencv-python", "timm", "einops")),
     "color": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
     "spatial_relationship": _Scored(_GRIT, provided=("detectron2",), suite_only=True),
-    "scene": _Scored((*_TORCH, "transformers", "timm", "fairscale"), suite_only=True),
+    "scene": _Scored((*_TORCH, "transformers", "timm", "fairscale"), suite_only=True, scaled=True),
     "appearance_style": _Scored(_CLIP, suite_only=True),
     "temporal_style": _Scored(_VICLIP),
     "overall_consistency": _Scored(_VICLIP),
@@ -178,6 +201,7 @@ def _vbench() -> Iterator[Dimension]:
                 frames=how.frames,
                 side=how.side,
                 paced=how.paced,
+                scaled=how.scaled,
             )
 
 

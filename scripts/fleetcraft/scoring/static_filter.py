@@ -22,13 +22,17 @@ _RAFT = "raft_model/models/raft-things.pth"
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """1 for each video that upstream's filter keeps, 0 for one that moves.
 
-    settings : `device`; and `weights`, the directory and the files that the filter needs.
+    settings : `device`; `weights`, the directory and the files that the filter needs; and `reader`, if there is one, for
+        that of ours in decord's place: upstream imports it, and reads through OpenCV here.
     """
     weights = Weights(**settings["weights"])
     # Inside, the working directory is another.
     pairs = [Pair(pair.prompt, pair.video.absolute(), pair.baseline) for pair in pairs]
     raft = Path(weights.directory, _RAFT).absolute()
-    with tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch, upstream(Path(scratch), weights):
+    with (
+        tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch,
+        upstream(Path(scratch), weights, own_reader="reader" in settings),
+    ):
         judge = _filter(raft, settings["device"])
 
         def still(pair: Pair) -> float:

@@ -24,6 +24,7 @@ from typing import Any
 from fleetcraft.ground.errors import BadEnvironment, MissingWeights
 from fleetcraft.mirror.digests import verify_digests
 from fleetcraft.mirror.memory import Memory, cache_home
+from fleetcraft.scoring.decord_reader import stand_in
 
 _FETCHERS = ("wget", "curl", "git", "aria2c", "unzip")
 """Programs that upstream, or a library below it, would fetch weights with."""
@@ -46,14 +47,18 @@ class Weights:
 
 
 @contextmanager
-def upstream(scratch: Path, weights: Weights | None) -> Iterator[None]:
+def upstream(scratch: Path, weights: Weights | None, *, own_reader: bool = False) -> Iterator[None]:
     """Inside, VBench can be imported and used: offline, with `weights` and no others.
+
+    own_reader : whether our reader of videos stands in for decord, which VBench imports.
 
     Raises
     ------
     MissingWeights, CorruptWeights : a file isn't as listed, or VBench wanted to fetch one.
     """
     cache_directory = Path(_cache().name)
+    if own_reader:
+        stand_in()
     if weights is not None:
         _verify(weights)
         for path in weights.files:

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.ground.errors import BadInput, BadResult
+from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
+from fleetcraft.scoring import decord_reader
 from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair, Score
 from fleetcraft.scoring.upstream import Weights, upstream
@@ -26,7 +27,8 @@ _LEFT_OUT, _UNREADABLE = "it left it out as unreadable", "it could not read it"
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """VBench's result for each video in one dimension, as it gives it: some in percent, yes and no as 1 and 0.
 
-    settings : `device`, cpu where there is none; and `weights`, the directory and the files that the dimension needs.
+    settings : `device`, cpu where there is none; `weights`, the directory and the files that the dimension needs; and
+        `reader`, if there is one, for that of ours in decord's place.
     """
     name = dimension.removeprefix(PROXY)
     weights = Weights(**settings["weights"]) if settings.get("weights") else None
@@ -34,15 +36,17 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     pairs = [Pair(pair.prompt, pair.video.absolute(), pair.baseline) for pair in pairs]
     with (
         tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch,
-        upstream(Path(scratch), weights),
+        upstream(Path(scratch), weights, own_reader="reader" in settings),
     ):
         entries = _entries(name, pairs, Path(scratch))
         values = _values(name, entries, Path(scratch), settings.get("device", "cpu"))
     found: list[Score] = []
     for entry, pair in zip(entries, pairs, strict=True):
-        value: float | str | None = values.get(entry["video_list"][0], _LEFT_OUT)
+        value: float | str | FleetcraftError | None = values.get(entry["video_list"][0], _LEFT_OUT)
         if value == _LEFT_OUT and VBENCH[name].skips:
             value = None
+        if isinstance(value, FleetcraftError):
+            value = value.located(pair.video)
         found.append(_refused(dimension, pair, value) if isinstance(value, str) else value)
     return found
 
@@ -89,7 +93,9 @@ def _auxiliary(dimension: str) -> dict[str, Any]:
     }
 
 
-def _values(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float | str]:
+def _values(
+    dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str
+) -> dict[str, float | str | FleetcraftError]:
     """Path → VBench's result, or why a video has none.
 
     One that it can't read ends its work, or is left out; as it doesn't say which, halves are tried until it is alone.
@@ -97,13 +103,14 @@ def _values(dimension: str, entries: list[dict[str, Any]], scratch: Path, device
     from decord import DECORDError
 
     try:
-        return _evaluate(dimension, entries, scratch, device)
+        return {**_evaluate(dimension, entries, scratch, device)}
     except (DECORDError, AssertionError, RuntimeError) as error:
         # decord's reader raises it bare; so does torch, where memory is lacking for example.
         if isinstance(error, RuntimeError) and not str(error).startswith("Error reading "):
             raise
-    if len(entries) == 1:
-        return {entries[0]["video_list"][0]: _UNREADABLE}
+        if len(entries) == 1:
+            said = error.error if isinstance(error, decord_reader.Unreadable) else _UNREADABLE
+            return {entries[0]["video_list"][0]: said}
     half = len(entries) // 2
     return {
         **_values(dimension, entries[:half], scratch, device),
@@ -111,7 +118,7 @@ def _values(dimension: str, entries: list[dict[str, Any]], scratch: Path, device
     }
 
 
-def _evaluate(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float | str]:
+def _evaluate(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float]:
     """Path → VBench's result; without those that it left out."""
     import torch
     from vbench import VBench

@@ -12,6 +12,7 @@ from fleetcraft.experiment.plan import STACK_PACKAGES, Plan, Sample
 from fleetcraft.experiment.search import Choice
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.scoring.dimensions import has_decord
 from fleetcraft.stages.job import Job
 
 ENCODER_PACKAGES = ("imageio-ffmpeg", "numpy")
@@ -160,11 +161,11 @@ def _timing(plan: Plan) -> Job:
 
 
 def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
-    known = plan.known[dimension]
+    known, machine = plan.known[dimension], plan.experiment.stack.machine
     return Job(
         "score",
         known.toolchain,
-        (*known.packages, *known.provided),
+        (*known.packages_on(machine), *known.provided),
         plan.paths.store,
         plan.paths.scores(arm, dimension, shard),
         samples=tuple(
@@ -180,6 +181,8 @@ def _score(plan: Plan, arm: str, dimension: str, shard: str) -> Job:
             "dimension": dimension,
             "scorer": known.scorer,
             "ffmpeg_sha256": plan.encoder.ffmpeg_sha256,
+            # VBench imports it wherever it is used, also where it reads nothing by it.
+            **({} if known.toolchain != "vbench" or has_decord(machine) else {"reader": "av"}),
             **(_place(plan) | {"weights": _weights(plan, dimension)} if known.has_model else {}),
             **(_verifier(plan, dimension) if dimension in plan.verifiers else {}),
         },
