@@ -207,7 +207,7 @@ def test_rgb_that_our_reader_would_have_to_scale_is_refused_before_anything_runs
     document = changed(scored, "prompts", {"suite": "vbench", "dimensions": ["scene"], "limit": 2})
     document = changed(document, "scoring.dimensions", ["scene"])
     document = changed(document, "encoder", {"preset": "lossless"})
-    assert plan_of(document).dimensions == ("scene",)
+    assert plan_of(document).dimensions == ["scene"]
     with pytest.raises(BadInput, match=r"encoder\.preset.*scene scales frames as they are read.*'lossless'"):
         plan_of(changed(document, "stack.machine", "aarch64"))
 

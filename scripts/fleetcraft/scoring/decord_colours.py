@@ -198,10 +198,13 @@ def _by_product(y: Lines, u: Lines, v: Lines, colours: _Matrix) -> Plane:
 
 def _by_table(y: Lines, u: Lines, v: Lines, colours: _Matrix, width: int) -> Plane:
     """From values of 8 bits; each pair of pixels takes one sample of colour, which moves where light is looked up."""
+    # Where Y begins in the table of light. For limited range that isn't quite where black is: white comes out at 253.
     start = 384 if colours.full else 326
 
     def moved(samples: Lines, share: int) -> Lines:
-        step = ((share << 16) + 0x8000) // colours.y if share >= 0 else -((-((share << 16) + 0x8000)) // colours.y)
+        """By how many places a sample of colour moves."""
+        numerator = (share << 16) + 0x8000
+        step = numerator // colours.y if share >= 0 else -(-numerator // colours.y)  # towards zero, as C divides
         return -(step >> 9) + ((np.clip(samples, 0, 255).astype(np.int64) * step) >> 16)
 
     red, blue = moved(v, colours.v_red), moved(u, colours.u_blue)
