@@ -213,13 +213,10 @@ def test_the_static_filter_decides_as_upstream_s_script_does(tmp_path: Path) -> 
     script = ROOT / "tests/support/vbench_weights.py"
     subprocess.run([PYTHON, "-W", "ignore", script, weights, "static_filter"], check=True, capture_output=True)
     shown.mkdir()
-    python = ROOT / ".envs/diffusion/bin/python"
-    ffmpeg = subprocess.run([python, "-c", FFMPEG], check=True, capture_output=True, text=True).stdout.strip()
     videos = [shown / f"{prompt}-{number}.mp4" for number in range(2)]
     source = "testsrc2=size=128x128:rate=8"
     for video, picture in zip(videos, (source, f"{source},loop=loop=-1:size=1"), strict=True):
-        command = [ffmpeg, "-v", "error", "-f", "lavfi", "-i", picture, "-frames:v", "5", "-pix_fmt", "yuv420p"]
-        subprocess.run([*command, video], check=True)
+        ffmpeg("-f", "lavfi", "-i", picture, "-frames:v", 5, "-pix_fmt", "yuv420p", video)
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(videos[0].read_bytes()[:300])
     request = asked(weights, "proxy-static_filter", [videos[0], broken, videos[1]])

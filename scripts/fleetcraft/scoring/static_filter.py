@@ -22,8 +22,8 @@ _RAFT = "raft_model/models/raft-things.pth"
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
     """1 for each video that upstream's filter keeps, 0 for one that moves.
 
-    settings : `device`; `weights`, the directory and the files that the filter needs; and `reader`, if there is one, for
-        that of ours in decord's place: upstream imports it, and reads through OpenCV here.
+    settings : `device`; `weights`, the directory and the files that the filter needs; and `reader`, if there is one,
+        for that of ours in decord's place: upstream imports it, and reads through OpenCV here.
     """
     weights = Weights(**settings["weights"])
     # Inside, the working directory is another.
