@@ -97,6 +97,16 @@ def refuse_unsuited_dimensions(plan: Plan) -> None:
                     value=getattr(video, key),
                     remedy="Make larger or longer videos, or leave this dimension out",
                 )
+        machine = plan.experiment.stack.machine
+        rescales = dimension.scaled and dimension.reader_on(machine) is not None
+        if rescales and plan.experiment.generated and plan.encoder.pixel_format == "rgb24":
+            raise BadInput(
+                f"{dimension.name} scales frames as they are read, and on {machine}, without decord, those that are"
+                " stored as RGB can't be scaled as it does",
+                key="encoder.preset",
+                value=plan.experiment.encoder.preset,
+                remedy="Take another preset, or leave this dimension out",
+            )
         unprovided = dimension.unprovided()
         if unprovided is not None and not plan.without_weights:
             raise unprovided.about("scoring.dimensions")
