@@ -30,8 +30,8 @@ class Condition(Protocol):
 class Generated:
     """A model with its settings makes the arm's samples.
 
-    A shard's samples are denoised in batches in their order. The place in a batch decides the last bits of a sample,
-    as the size does, which is in the document; who the others are does not.
+    A shard's samples are denoised in batches in their order. The place in a batch may decide the last bits of a sample,
+    as the size may, which is in the document; who the others are does not.
     """
 
     kinds: tuple[str, ...] = ("latents", "videos")
