@@ -21,7 +21,7 @@ demo: .venv/complete envs
 # pipelines measure times, and have the machine to themselves.
 test: check envs .venv-slurm/complete
 	.envs/diffusion/bin/python -m pytest tests/diffusion
-	$(MAKE) --jobs 2 --output-sync=line test-workflow test-parts
+	$(MAKE) --jobs 2 test-workflow test-parts
 
 test-parts: test-slurm
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
