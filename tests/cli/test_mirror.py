@@ -146,7 +146,7 @@ def test_a_pipeline_that_no_family_loads_and_a_list_that_is_missing_are_findings
     (directory / "SHA256SUMS").unlink()
     status, output = verify(directory, cache, FLEETCRAFT_CHECKOUT="/nowhere")
     assert status == 1
-    assert "no family loads checkpoints of this pipeline (found 'WanPipelin'). Did you mean 'WanPipeline'." in output
+    assert "no family loads checkpoints of this pipeline (found 'WanPipelin'). Did you mean 'WanPipeline'?" in output
     assert "no number could be traced to the weights. Make it once: (cd " in output
     assert "there is no list to compare with" in output
 
