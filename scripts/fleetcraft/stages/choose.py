@@ -58,4 +58,4 @@ def _scores(plan: Plan, arm: str, verifier: str, shard: str) -> dict[tuple[str, 
 def _told(candidates: list[Record], kept: list[int]) -> str:
     values = [f"{one['value']:.4g}" if one["value"] is not None else "none" for one in candidates]
     places = [next(place for place, one in enumerate(candidates) if one["seed"] == seed) for seed in kept]
-    return f"of {', '.join(values)} candidate{'s' * (len(places) > 1)} {', '.join(str(place) for place in places)}"
+    return f"of {', '.join(values)} kept candidate{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
