@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,27 @@ def test_a_moved_checkpoint_keeps_its_digest(
     moved = checkpoint.rename(checkpoint.with_name("moved"))
     after = plan_of_file(write(changed(small, "models.tiny.source", {"path": str(moved)})))
     assert after.models["tiny"].digest == before
+
+
+def test_a_model_with_a_second_transformer_is_refused(plan: Callable[[], Plan], checkpoint: Path) -> None:
+    """As Wan 2.2's A14B has: its pipeline would run both, and caching, kernels and counts would know of one."""
+    index = checkpoint / "model_index.json"
+    document = json.loads(index.read_text())
+    index.write_text(json.dumps(document | {"transformer_2": document["transformer"], "boundary_ratio": 0.875}))
+    shutil.copytree(checkpoint / "transformer", checkpoint / "transformer_2")
+    list_digests(checkpoint)
+    with pytest.raises(BadInput, match="'transformer_2: WanTransformer3DModel'") as caught:
+        plan()
+    assert caught.value.key == "models.tiny.source.path"
+
+
+def test_a_component_that_a_checkpoint_names_and_leaves_empty_is_no_component(
+    plan: Callable[[], Plan], checkpoint: Path
+) -> None:
+    index = checkpoint / "model_index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"transformer_2": [None, None]}))
+    list_digests(checkpoint)
+    plan()
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _verify(directory: Path, sums: Path | None, *, again: bool) -> _Verdict:
     from fleetcraft.experiment.plan import STACK_PACKAGES
+    from fleetcraft.experiment.sources import left_out
     from fleetcraft.mirror.digests import verify_digests
     from fleetcraft.mirror.inspection import INDEX, distinct, inspect
     from fleetcraft.mirror.memory import Memory, cache_home
@@ -105,6 +106,8 @@ def _verify(directory: Path, sums: Path | None, *, again: bool) -> _Verdict:
                 remedy=nearest(inspection.pipeline, pipelines),
             )
         )
+    else:
+        findings += left_out(family, inspection)
     findings += inspection.findings
     files: dict[str, str] = {}
     try:

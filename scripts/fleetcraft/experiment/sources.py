@@ -162,6 +162,21 @@ def check_checkpoint(name: str, family: str, directory: Path) -> Inspection:
             key=f"models.{name}.family",
             remedy="Choose the family of the checkpoint, or another checkpoint",
         )
-    if inspection.findings:
-        raise inspection.findings[0].about(key)
+    if findings := [*left_out(family, inspection), *inspection.findings]:
+        raise findings[0].about(key)
     return inspection
+
+
+def left_out(family: str, inspection: Inspection) -> list[FleetcraftError]:
+    """The components of a checkpoint with weights that its family would not run, although its pipeline does."""
+    return [
+        BadInput(
+            f"this checkpoint has a component that the family {family!r} doesn't run: without it, videos would not be"
+            " this model's",
+            file=inspection.directory / INDEX,
+            value=f"{part.name}: {part.class_name}",
+            remedy="Take a checkpoint without it; config/README.md says which layouts the families have",
+        )
+        for part in inspection.parts.values()
+        if part.kind == "model" and part.name not in FAMILIES[family].models
+    ]

@@ -33,6 +33,7 @@ class Family:
     guidance : how a step is guided: by two forwards of the transformer, by one forward of a batch of two, or by a
         number that the transformer was trained to take, which leaves no place for a negative prompt.
     text_tokens : what the pipeline pads a prompt to, where the transformer's config doesn't say.
+    models : the components with weights that are loaded and run; others would be left out in silence.
     masked : its transformer's attention is given masks, which leaves out kernels that take none.
     fewest_steps : where the pipeline can't do with one: with it, its schedule is not a number.
     paced : the transformer is told how many frames a second has, so the rate decides pixels.
@@ -48,6 +49,7 @@ class Family:
     recipe: int
     guidance: Literal["two forwards", "batch of two", "embedded"]
     text_tokens: int
+    models: tuple[str, ...] = ("text_encoder", "transformer", "vae")
     masked: bool = False
     fewest_steps: int = 1
     paced: bool = False
@@ -122,6 +124,7 @@ FAMILIES = {
         recipe=1,
         guidance="embedded",
         text_tokens=256,
+        models=("text_encoder", "text_encoder_2", "transformer", "vae"),
         masked=True,
         decode={"temporal_tiles": {"frames": 16, "stride": 12}},
     ),
