@@ -191,14 +191,26 @@ def test_where_there_is_no_decord_our_reader_and_pyav_stand_in_its_place_in_keys
     assert set(before) == {"dimension", "packages", "weights", "place"}
     assert set(before["packages"]) == {"vbench", "numpy", "torch", "torchvision", "pillow", "decord"}
     assert set(after["packages"]) == {"vbench", "numpy", "torch", "torchvision", "pillow", "av"}
-    assert after == before | {"packages": after["packages"], "reader": READER}
-    assert here.scorer_settings(names[1]) == there.scorer_settings(names[1])
+    assert after == before | {"packages": after["packages"], "reader": READER, "machine": "aarch64"}
+    assert there.scorer_settings(names[1]) == here.scorer_settings(names[1]) | {"machine": "aarch64"}
     for name in names:
         where = {"arm": "full", "dimension": name, "shard": next(iter(there.shards))}
         one, other = (describe(plan, "score", where) for plan in (here, there))
         assert "reader" not in one.settings
         assert other.settings["reader"] == "av"  # upstream imports it also where it reads nothing by it
         assert set(other.packages) == set(there.scorer_settings(name)["packages"])
+
+
+def test_what_our_own_code_computes_is_keyed_by_its_ffmpeg_and_not_by_the_machine(
+    plan_of: Planner, scored: dict[str, Any]
+) -> None:
+    document = changed(scored, "scoring.dimensions", ["mean_frame_difference"])
+    here, there = (
+        plan_of(changed(document, "stack.machine", machine)).scorer_settings("mean_frame_difference")
+        for machine in ("x86_64", "aarch64")
+    )
+    assert here.keys() == there.keys() == {"dimension", "packages", "version", "ffmpeg_sha256"}
+    assert here["ffmpeg_sha256"] != there["ffmpeg_sha256"]
 
 
 def test_rgb_that_our_reader_would_have_to_scale_is_refused_before_anything_runs(

@@ -370,7 +370,9 @@ class Plan:
         weighed = {"weights": self.weights.get(dimension), "place": self._scored_on} if known.has_model else {}
         verifier = self.verifiers[dimension].key if dimension in self.verifiers else {}
         reader = {} if known.reader_on(machine) is None else {"reader": known.reader_on(machine)}
-        return {"dimension": dimension, "packages": packages, **reader, **ours, **weighed, **verifier}
+        # Libraries may round otherwise there. What is ours has the digest of that machine's ffmpeg instead.
+        elsewhere = {} if machine == "x86_64" or ours else {"machine": machine}
+        return {"dimension": dimension, "packages": packages, **reader, **ours, **weighed, **verifier, **elsewhere}
 
     @property
     def _scored_on(self) -> dict[str, str]:
