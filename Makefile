@@ -9,7 +9,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo test test-slurm test-parts test-workflow check envs lock format schema clean
+.PHONY: demo test test-slurm test-workflow check envs lock format schema clean
 .DELETE_ON_ERROR:
 
 demo: .venv/complete envs
@@ -17,15 +17,13 @@ demo: .venv/complete envs
 	$(BIN)/snakemake --report results/work/demo/report.html
 	@$(BIN)/fleetcraft summary
 
-# Tests of fleets wait for Slurm most of their time, and those of campaigns compute: they run beside each other. Those of
-# pipelines measure times, and have the machine to themselves.
+# Tests of fleets wait for Slurm most of their time, and those of campaigns compute: they run beside each other. Tests of
+# pipelines and of workers look at times, and have the machine to themselves.
 test: check envs .venv-slurm/complete
 	.envs/diffusion/bin/python -m pytest tests/diffusion
-	$(MAKE) --jobs 2 test-workflow test-parts
-
-test-parts: test-slurm
 	$(BIN)/pytest tests/spool tests/worker tests/cli tests/executor
 	FLEETCRAFT_FAULTS=2000 $(BIN)/pytest tests/faults
+	$(MAKE) --jobs 2 test-workflow test-slurm
 
 test-workflow: .venv/complete envs
 	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/workflow
