@@ -54,7 +54,7 @@ def choice_before(wildcards):
     choice = PLAN.searches.before(wildcards.arm)
     if choice is None:
         return []
-    return PATHS.choices(choice.search, str(choice.round), wildcards.shard)
+    return str(PLAN.searches.manifest(choice, wildcards.shard))
 
 
 def latents_before(wildcards):

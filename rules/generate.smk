@@ -1,4 +1,5 @@
-# Needs: the arm's model; for what a search has chosen, the choice. Makes: latents in the store, and the manifest of a shard's latents.
+# Needs: the arm's model; for what a search has chosen, the choice. Makes: latents in the store, and the manifest of a
+# shard's latents.
 
 
 rule generate:

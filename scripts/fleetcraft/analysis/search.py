@@ -18,8 +18,6 @@ from fleetcraft.analysis.tables import Results, by_prompt, csv_text, interval, n
 from fleetcraft.experiment.arms import Search
 from fleetcraft.experiment.search import entrants
 
-TABLES = ("search", "search_quality")
-
 AS_IT_IS, BEST_OF, RECOMMITTED = "as they are", "best of candidates", "recommitted"
 """What the videos of a point are."""
 
@@ -97,16 +95,17 @@ def searches_of(results: Results) -> dict[str, Search]:
 
 
 def search_tables(results: Results) -> dict[str, str]:
-    """Name → CSV text, for each of `TABLES`; nothing for a campaign that searches nothing."""
-    searches, costs = searches_of(results), Costs(results)
+    """Name → CSV text: `search` and `search_quality`; nothing for a campaign that searches nothing."""
+    searches = searches_of(results)
     if not searches:
         return {}
-    return {"search": _accounts(results, searches, costs), "search_quality": _quality(results)}
+    costs = Costs(results)
+    return {"search": _accounts(results, searches, costs), "search_quality": _quality(results, costs)}
 
 
-def quality_points(results: Results) -> Iterator[Point]:
+def quality_points(results: Results, costs: Costs) -> Iterator[Point]:
     """Every other arm as it is; and of each search the best of more and more candidates, and its winners."""
-    searches, costs = searches_of(results), Costs(results)
+    searches = searches_of(results)
     for arm in results.arms:
         if arm not in searches:
             for dimension in results.dimensions:
@@ -164,15 +163,15 @@ def _accounts(results: Results, searches: Mapping[str, Search], costs: Costs) ->
     return csv_text([*columns, "flops_per_video", "flops_to_baseline", "device_seconds_per_video"], rows)
 
 
-def _quality(results: Results) -> str:
-    baseline = Costs(results).of([results.plan["baseline"]]).flops
+def _quality(results: Results, costs: Costs) -> str:
+    baseline = costs.of([results.plan["baseline"]]).flops
     rows = [
         [
             *(point.arm, point.videos_are, point.candidates, point.dimension, point.videos),
             *interval(point.mean),
             *_cells(point.cost, baseline),
         ]
-        for point in quality_points(results)
+        for point in quality_points(results, costs)
     ]
     columns = ["arm", "videos_are", "candidates", "dimension", "videos", "mean", "low", "high"]
     return csv_text([*columns, "flops_per_video", "flops_to_baseline", "device_seconds_per_video"], rows)

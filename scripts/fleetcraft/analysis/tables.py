@@ -22,9 +22,9 @@ from fleetcraft.ground.records import Record, iterate_records
 TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
 
 _KEPT = {
-    "latents": ("sample", "drawn_seed", "work", "values_sha256", "prompt_cut"),
-    "videos": ("sample", "drawn_seed", "key", "sha256", "bytes", "shape"),
-    "scores": ("sample", "drawn_seed", "video", "value", "seconds"),
+    "latents": ("sample", "work", "values_sha256", "prompt_cut"),
+    "videos": ("sample", "key", "sha256", "bytes", "shape"),
+    "scores": ("sample", "video", "value", "seconds"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
 

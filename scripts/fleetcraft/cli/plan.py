@@ -137,7 +137,7 @@ def _store_lines(plan: Plan) -> list[str]:
                 continue
             for sample in samples:
                 keys = {"latents": sample.sample_id, "videos": plan.video_key(sample)}
-                for kind in ("videos",) if arm in plan.foreign else ("latents", "videos"):
+                for kind in plan.conditions[plan.searches.made_in(arm)].kinds:
                     wanted[kind].add(keys[kind])
             for dimension, shards in scored.items():
                 if shard in shards:

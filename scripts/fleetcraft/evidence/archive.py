@@ -62,6 +62,7 @@ def manifests_of(plan: Plan) -> dict[str, list[Path]]:
     """Kind of record → the manifests that hold them."""
     paths, shards = plan.paths, list(plan.shards)
     arms = [*plan.arms, *plan.searches.hidden]
+    choices = [plan.searches.manifest(choice, shard) for choice in plan.searches.choices for shard in shards]
     return {
         "models": [Path(paths.model(model)) for model in plan.used_models],
         "latents": [Path(paths.latents(arm, shard)) for arm in plan.made_arms for shard in shards],
@@ -72,17 +73,9 @@ def manifests_of(plan: Plan) -> dict[str, list[Path]]:
             for dimension in plan.scored_dimensions(arm)
             for shard in plan.scored_shards(arm, dimension)
         ],
-        **({"choices": _choices(plan)} if plan.experiment.searches else {}),
+        **({"choices": choices} if choices else {}),
         **({"timings": [Path(paths.timings)]} if plan.experiment.timing else {}),
     }
-
-
-def _choices(plan: Plan) -> list[Path]:
-    return [
-        Path(plan.paths.choices(choice.search, str(choice.round), shard))
-        for choice in plan.searches.choices
-        for shard in plan.shards
-    ]
 
 
 def _all_records(manifests: Iterable[Path]) -> Iterator[Record]:

@@ -75,7 +75,7 @@ def _artifacts(plan: Plan, decoding: Sequence[Plan], digests: bool) -> Iterator[
     store = Store(plan.paths.store)
     for choice in plan.searches.choices:
         for shard in plan.shards:
-            yield from _choice(Path(plan.paths.choices(choice.search, str(choice.round), shard)))
+            yield from _choice(plan.searches.manifest(choice, shard))
     for arm in [*plan.arms, *plan.searches.hidden]:
         for shard in plan.shards:
             try:

@@ -56,13 +56,10 @@ class Candidate:
 
 def entrants(name: str, search: Search) -> list[list[str]]:
     """The arms of each round's candidates, in their order."""
-    (first, *others), ((entering, _), *counts) = search.rounds, search.counts
+    first, ((entering, _), *others) = search.rounds[0].arm, search.counts
     return [
-        [first.arm, *(f"{first.arm}@{number}" for number in range(1, entering))],
-        *(
-            [f"{name}@{number}.{place}" for place in range(count)]
-            for number, (_, (count, _)) in enumerate(zip(others, counts, strict=True), 2)
-        ),
+        [first, *(f"{first}@{number}" for number in range(1, entering))],
+        *([f"{name}@{number}.{place}" for place in range(count)] for number, (count, _) in enumerate(others, 2)),
     ]
 
 
@@ -122,6 +119,10 @@ class Searches:
         draws = self.candidates[arm].draws if arm in self.candidates else None
         return draws if isinstance(draws, Choice) else None
 
+    def manifest(self, choice: Choice, shard: str) -> Path:
+        """The file of what was chosen in a shard."""
+        return Path(self._plan.paths.choices(choice.search, str(choice.round), shard))
+
     def keep(self, choice: Choice) -> int:
         return self._searches[choice.search].counts[choice.round - 1][1]
 
@@ -153,8 +154,7 @@ class Searches:
         return {(prompt.text, seed): candidate_seed(seed, number) for prompt, seed in self._plan.shards[shard].pairs}
 
     def _records(self, choice: Choice, shard: str) -> list[Record]:
-        file = Path(self._plan.paths.choices(choice.search, str(choice.round), shard))
-        return read_choices(file, self.digest(choice, shard))
+        return read_choices(self.manifest(choice, shard), self.digest(choice, shard))
 
     def _make_digest(self, choice: Choice, shard: str) -> str:
         search, plan = self._searches[choice.search], self._plan

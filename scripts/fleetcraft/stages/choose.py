@@ -38,7 +38,7 @@ def choose_in_shard(plan: Plan, search: str, number: int, shard: str) -> None:
             }
         )
         print(f"choose: {_told(candidates, chosen[-1]['kept'])} for seed {seed} of {prompt.text!r}")
-    write_records(Path(plan.paths.choices(search, str(number), shard)), chosen)
+    write_records(plan.searches.manifest(choice, shard), chosen)
 
 
 def _scores(plan: Plan, arm: str, verifier: str, shard: str) -> dict[tuple[str, int], Record]:
