@@ -17,6 +17,7 @@ from fleetcraft.ground.errors import BadInput
 from fleetcraft.pipelines.cache_support import SUPPORT
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.schedulers import CHOICES
+from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 Write = Callable[[dict[str, Any]], Path]
@@ -124,7 +125,7 @@ def test_a_scheduler_that_does_not_suit_the_family_is_refused(
 
 
 def ids(plan: Plan) -> set[str]:
-    return {sample.sample_id for sample in plan.all_samples() if sample.arm == "cached"}
+    return {sample.sample_id for sample in all_samples(plan) if sample.arm == "cached"}
 
 
 def test_a_scheduler_is_part_of_a_sample_and_the_checkpoint_s_own_adds_nothing(

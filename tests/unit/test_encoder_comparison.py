@@ -16,6 +16,7 @@ from fleetcraft.analysis.tables import Results
 from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput
+from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 OTHER = {"preset": "imageio-quality", "quality": 5}
@@ -32,12 +33,12 @@ def test_both_sides_have_the_campaign_s_samples_and_each_its_encoder_s_videos(
 ) -> None:
     plan = plan_of(changed(small, "encoder_comparison", OTHER))
     comparison = Comparison(plan)
-    ours = {plan.video_key(sample) for sample in plan.all_samples() if sample.arm == "full"}
-    keys = {side: [part.video_key(sample) for sample in part.all_samples()] for side, part in comparison.plans.items()}
+    ours = {plan.video_key(sample) for sample in all_samples(plan) if sample.arm == "full"}
+    keys = {side: [part.video_key(sample) for sample in all_samples(part)] for side, part in comparison.plans.items()}
     assert set(keys["declared"]) == ours, "what the campaign made serves the comparison"
     assert not ours & set(keys["compared"])
     other = plan_of(changed(small, "encoder", OTHER))
-    assert set(keys["compared"]) == {other.video_key(s) for s in other.all_samples() if s.arm == "full"}
+    assert set(keys["compared"]) == {other.video_key(s) for s in all_samples(other) if s.arm == "full"}
     assert comparison.declared.arms == ["full"]
     assert comparison.declared.dimensions == [], "nothing to compare the baseline with"
 
@@ -48,23 +49,23 @@ def test_an_arm_brings_its_baseline_along_for_dimensions_that_compare_with_it(
     plan = Comparison(plan_of(changed(small, "encoder_comparison", OTHER | {"arm": "cached"}))).compared
     assert plan.arms == ["full", "cached"]
     assert plan.dimensions == ["ssim"]
-    sample = next(sample for sample in plan.all_samples() if sample.arm == "cached")
+    sample = next(sample for sample in all_samples(plan) if sample.arm == "cached")
     alone = plan_of(changed(small, "encoder", OTHER))
     assert plan.score_key(sample, "ssim") in {
-        alone.score_key(s, "ssim") for s in alone.all_samples() if s.arm == "cached"
+        alone.score_key(s, "ssim") for s in all_samples(alone) if s.arm == "cached"
     }, "both videos of a pair are encoded alike"
 
 
 def test_the_limit_counts_prompts(small: dict[str, Any], plan_of: PlanOf) -> None:
     comparison = Comparison(plan_of(changed(small, "encoder_comparison", OTHER | {"limit": 2})))
-    assert {sample.prompt.text for sample in comparison.compared.all_samples()} == {"a red bicycle", "a blue boat"}
+    assert {sample.prompt.text for sample in all_samples(comparison.compared)} == {"a red bicycle", "a blue boat"}
     assert comparison.compared.sample_count == 4
 
 
 def test_what_it_measures_depends_on_both_encoders(small: dict[str, Any], plan_of: PlanOf) -> None:
     def keys(document: dict[str, Any]) -> set[str]:
         comparison = Comparison(plan_of(document))
-        return {comparison.fidelity_key(sample) for sample in comparison.declared.all_samples()}
+        return {comparison.fidelity_key(sample) for sample in all_samples(comparison.declared)}
 
     base = changed(small, "encoder_comparison", OTHER)
     assert not keys(base) & keys(changed(base, "encoder_comparison.quality", 6))

@@ -14,6 +14,7 @@ from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.pipelines.families import FAMILIES
+from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 Write = Callable[[dict[str, Any]], Path]
@@ -31,7 +32,7 @@ def of_family(small: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 
 def sample_ids(plan: Plan) -> set[str]:
-    return {sample.sample_id for sample in plan.all_samples()}
+    return {sample.sample_id for sample in all_samples(plan)}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from fleetcraft.experiment.prompts import load_prompts
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import FleetcraftError
+from support.plans import all_samples
 
 Write = Callable[[dict[str, Any]], Path]
 PlanOf = Callable[[dict[str, Any]], Plan]
@@ -514,8 +515,8 @@ def test_whoever_vouches_changes_the_plan_and_no_key(foreign: dict[str, Any], pl
     assert before.digest != after.digest, "its tables are others"
     assert not_compared_in(after.document()) == after.not_compared
     assert not_compared_in(before.document()) == {}
-    assert {before.score_key(s, "temporal_flickering") for s in before.all_samples()} == {
-        after.score_key(s, "temporal_flickering") for s in after.all_samples()
+    assert {before.score_key(s, "temporal_flickering") for s in all_samples(before)} == {
+        after.score_key(s, "temporal_flickering") for s in all_samples(after)
     }
 
 

@@ -24,12 +24,13 @@ from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
 from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.describe import describe
+from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 
 
 def keys(plan: Plan) -> dict[str, set[str]]:
-    samples = list(plan.all_samples())
+    samples = list(all_samples(plan))
     return {
         "samples": {sample.sample_id for sample in samples},
         "videos": {plan.video_key(sample) for sample in samples},
@@ -45,7 +46,7 @@ def keys(plan: Plan) -> dict[str, set[str]]:
 
 def test_a_plan_has_every_arm_prompt_and_seed_once(small: dict[str, Any], plan_of: PlanOf) -> None:
     plan = plan_of(small)
-    about = [(sample.arm, sample.prompt.text, sample.seed) for sample in plan.all_samples()]
+    about = [(sample.arm, sample.prompt.text, sample.seed) for sample in all_samples(plan)]
     assert len(about) == len(set(about)) == plan.sample_count == 2 * 3 * 2
     assert len(keys(plan)["samples"]) == 12
 
@@ -194,7 +195,7 @@ def test_further_seeds_add_samples_of_some_prompts_and_scores_of_their_dimension
     after = plan_of(small | STANDARD | {"further_seeds": {"temporal_flickering": [2, 3, 4]}})
     assert len(after.prompts) == 175
     assert after.sample_count - before.sample_count == 2 * 75 * 3
-    assert after.sample_count == len(list(after.all_samples()))
+    assert after.sample_count == len(list(all_samples(after)))
     for kind, found in keys(before).items():
         assert found < keys(after)[kind]
     # What ran before runs no more: shards have their names and their digests.
@@ -353,11 +354,11 @@ def test_evidence_is_checked_by_the_places_of_batched_samples(
 ) -> None:
     plan = plan_of(changed(small | changes, "arms.full.batch", 2))
     results = Results(plan.document())
-    for sample in plan.all_samples():
+    for sample in all_samples(plan):
         about = (sample.arm, sample.prompt.text, sample.seed)
         results.latents[about] = results.videos[about] = {"sample": sample.sample_id, "key": plan.video_key(sample)}
     assert list(_check_samples(results.plan, results)) == []
-    misplaced = next(sample for sample in plan.all_samples() if sample.arm == "full" and sample.position == 1)
+    misplaced = next(sample for sample in all_samples(plan) if sample.arm == "full" and sample.position == 1)
     elsewhere = plan.conditions["full"].sample_id(misplaced.prompt.text, misplaced.seed, 0)
     results.latents["full", misplaced.prompt.text, misplaced.seed] = {"sample": elsewhere}
     (finding,) = _check_samples(results.plan, results)

@@ -11,6 +11,7 @@ from experiments import changed
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import key_of
 from fleetcraft.media.presets import encoder_settings, imageio_crf
+from support.plans import all_samples
 
 GOLDEN = {
     "x86_64": "1c2c59ec5fc6d94deac8d52f094c8427",
@@ -40,7 +41,7 @@ def test_whatever_changes_a_video_changes_its_key_and_nothing_else_does(
         {"preset": "lossless"},
     ]
     plans = [plan_of(changed(small, "encoder", encoder)) for encoder in encoders]
-    samples = [next(plan.all_samples()) for plan in plans]
+    samples = [next(all_samples(plan)) for plan in plans]
     assert len({sample.sample_id for sample in samples}) == 1
     assert len({plan.video_key(sample) for plan, sample in zip(plans, samples, strict=True)}) == len(encoders)
     same = plan_of(changed(small, "encoder", {"preset": "imageio-quality", "quality": 5.0}))

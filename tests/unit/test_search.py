@@ -470,9 +470,17 @@ def _no_candidate(results: Results) -> None:
     del results.latents[next(about for about in results.latents if about[0] == "draft@2")]
 
 
+def _no_values(results: Results) -> None:
+    for about, record in results.choices.items():
+        if about[:2] == ("best", 1):
+            for one in record["candidates"]:
+                one["value"] = results.scores[VERIFIER][one["arm"], about[2], about[3]]["value"] = None
+
+
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
+        (_no_values, ["the verifier has values for 0"]),
         (_another_winner, ["is not what the scores of temporal_flickering give", "planned was"]),
         (_another_value, ["are not those with their recorded scores"]),
         (_no_choice, ["no record of what was chosen in round 2 of 'halving'"]),
@@ -486,3 +494,4 @@ def test_a_forged_search_is_found(
     forge(results)
     found = findings(plan, results)
     assert all(any(one in finding for finding in found) for one in said), found
+    assert search_tables(results), "what is forged is looked at to the end"

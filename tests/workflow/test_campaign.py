@@ -18,6 +18,7 @@ from campaigns import ROOT, Campaign, new_campaign, small_document
 
 from fleetcraft.ground.ledger import PHASES
 from fleetcraft.ground.records import read_records, write_records
+from support.plans import all_samples
 
 
 def table(campaign: Campaign, name: str) -> list[dict[str, str]]:
@@ -29,7 +30,7 @@ def test_every_sample_has_a_video_whose_digest_is_in_the_table(finished: Campaig
     rows = table(finished, "samples")
     assert len(rows) == 12
     plan = finished.plan()
-    by_sample = {sample.sample_id: plan.video_key(sample) for sample in plan.all_samples()}
+    by_sample = {sample.sample_id: plan.video_key(sample) for sample in all_samples(plan)}
     for row in rows:
         key = by_sample[row["sample"]]
         video = finished.directory / f"scratch/store/videos/{key[:2]}/{key}.mp4"

@@ -23,7 +23,7 @@ from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.shards import SuiteShards
 from fleetcraft.ground.digests import sha256_file
-from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
 from fleetcraft.ground.records import iterate_records
 from fleetcraft.search.choice import choose
 from fleetcraft.search.seeds import candidate_seed
@@ -140,5 +140,11 @@ def _check_choices(plan: dict[str, Any], results: Results) -> Iterator[str]:
                 recorded = [(one["sample"], one["video"], one["value"]) for one in choice["candidates"]]
                 if recorded != scored:
                     yield f"mismatched: the candidates of {about} are not those with their recorded scores"
-                elif choice["kept"] != choose(choice["candidates"], keep, search.prefer):
+                    continue
+                try:
+                    derived = choose(choice["candidates"], keep, search.prefer)
+                except BadResult as error:
+                    yield f"underived: what was chosen in {about}: {error}"
+                    continue
+                if choice["kept"] != derived:
                     yield f"underived: what was chosen in {about} is not what the scores of {search.verifier} give"

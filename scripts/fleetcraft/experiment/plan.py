@@ -19,7 +19,7 @@ touch pixels: a new linter invalidates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -282,12 +282,6 @@ class Plan:
             if shard.further in (None, self.known[dimension].suited)
             and any(self.is_scored(prompt, dimension) for prompt in shard.prompts)
         ]
-
-    def all_samples(self) -> Iterator[Sample]:
-        """Every sample of the campaign, arm by arm and shard by shard."""
-        for arm in self.arms:
-            for shard in self.shards:
-                yield from self.samples(arm, shard)
 
     @property
     def timed_samples(self) -> list[tuple[str, int]]:
