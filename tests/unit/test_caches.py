@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from experiments import changed
+from plans import all_samples
 
 from fleetcraft.experiment import arms
 from fleetcraft.experiment.config import plan_of_file
@@ -17,7 +18,6 @@ from fleetcraft.ground.errors import BadInput
 from fleetcraft.pipelines.cache_support import SUPPORT
 from fleetcraft.pipelines.families import FAMILIES
 from fleetcraft.pipelines.schedulers import CHOICES
-from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 Write = Callable[[dict[str, Any]], Path]

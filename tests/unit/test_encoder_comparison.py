@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from experiments import changed
+from plans import all_samples
 
 from fleetcraft.analysis.encoder_comparison import Compared, comparison_figure, make_tables
 from fleetcraft.analysis.tables import Results
 from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadInput
-from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 OTHER = {"preset": "imageio-quality", "quality": 5}

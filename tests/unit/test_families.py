@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from experiments import changed
+from plans import all_samples
 
 from fleetcraft.experiment.config import plan_of_file
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.pipelines.families import FAMILIES
-from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 Write = Callable[[dict[str, Any]], Path]

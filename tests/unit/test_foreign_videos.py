@@ -16,6 +16,7 @@ import pytest
 from experiments import changed
 from hypothesis import given
 from hypothesis import strategies as st
+from plans import all_samples
 
 from fleetcraft.cli.plan import plan_text
 from fleetcraft.evidence.archive import manifests_of
@@ -30,7 +31,6 @@ from fleetcraft.experiment.prompts import load_prompts
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.ground.errors import FleetcraftError
-from support.plans import all_samples
 
 Write = Callable[[dict[str, Any]], Path]
 PlanOf = Callable[[dict[str, Any]], Plan]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from checkpoints import list_digests
 from experiments import changed
+from plans import all_samples
 
 from fleetcraft.analysis.tables import Results
 from fleetcraft.evidence.verify import _check_samples
@@ -24,7 +25,6 @@ from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.pipelines.interface import DecodeSettings, SpatialTiles
 from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.stages.describe import describe
-from support.plans import all_samples
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from experiments import changed
+from plans import all_samples
 
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.digests import key_of
 from fleetcraft.media.presets import encoder_settings, imageio_crf
-from support.plans import all_samples
 
 GOLDEN = {
     "x86_64": "1c2c59ec5fc6d94deac8d52f094c8427",

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from campaigns import ROOT, Campaign, new_campaign, small_document
+from plans import all_samples
 
 from fleetcraft.ground.ledger import PHASES
 from fleetcraft.ground.records import read_records, write_records
-from support.plans import all_samples
 
 
 def table(campaign: Campaign, name: str) -> list[dict[str, str]]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns import Campaign, new_campaign, small_document
-
-from support.plans import all_samples
+from plans import all_samples
 
 PAIRS = (("declared", "frames"), ("compared", "frames"), ("compared", "declared"))
 
