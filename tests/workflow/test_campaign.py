@@ -346,20 +346,23 @@ def test_a_directory_without_evidence_is_named(campaign: Campaign) -> None:
 # ---------------------------------------------------------------------- scale
 
 
+def review(campaign: Campaign) -> tuple[float, float]:
+    """Processor seconds and peak MB of a dry run."""
+    process = subprocess.Popen(
+        campaign.command("--dry-run"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
 def test_a_review_of_thirty_thousand_samples_is_small(tmp_path: Path) -> None:
     document = small_document()
     document["prompts"], document["seeds"], document["shard_size"] = {"suite": "vbench"}, list(range(17)), 64
-    campaign = new_campaign(tmp_path / "campaign", document)
-    assert campaign.plan().sample_count == 32_096
-
-    def review_s() -> float:
-        process = subprocess.Popen(
-            campaign.command("--dry-run"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        assert status == 0
-        assert usage.ru_maxrss / 1024 <= 500, "MB"
-        return usage.ru_utime + usage.ru_stime
-
-    # Processor seconds. Those of a busy machine are longer, for caches are shared: it may try twice.
-    assert review_s() <= 10 or review_s() <= 10
+    large, small = new_campaign(tmp_path / "large", document), new_campaign(tmp_path / "small")
+    assert large.plan().sample_count == 32_096
+    seconds, peak_mb = review(large)
+    assert peak_mb <= 500
+    # Beside a small campaign's, which is Snakemake's start: seconds alone would be those of the machine and of what
+    # else it does. tests/benchmarks/dry_run.py shows them.
+    assert seconds <= 10 * review(small)[0]
