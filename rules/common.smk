@@ -2,10 +2,9 @@
 
 import re
 import sys
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-
-from snakemake.exceptions import WorkflowError
 
 # Last on the path: an installed module is never hidden by a rule's script of the same name.
 sys.path.append(str(Path(workflow.basedir) / "scripts"))
@@ -13,17 +12,30 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment import batches
-from fleetcraft.experiment.config import PLAN_VARIABLE, hold_to_campaign, plan_of
+from fleetcraft.experiment.config import (
+    PLAN_VARIABLE,
+    hold_to_campaign,
+    located_in,
+    plan_of,
+)
 from fleetcraft.experiment.encoder_comparison import SIDES, Comparison, comparison_paths
 from fleetcraft.experiment.search import Choice
 from fleetcraft.ground.errors import FleetcraftError
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
-try:
+
+@contextmanager
+def plain_refusals():
+    """Say what is wrong with an experiment and end there: of an exception, Snakemake would show a traceback."""
+    try:
+        yield
+    except FleetcraftError as error:
+        sys.exit(f"fleetcraft: {error}")
+
+
+with plain_refusals():
     PLAN, RUNTIME = plan_of(config, workflow.configfiles)
     hold_to_campaign(PLAN)
-except FleetcraftError as error:
-    raise WorkflowError(str(error)) from None
 
 PATHS = PLAN.paths
 GPUS = 1 if PLAN.experiment.stack.device == "cuda" else 0
@@ -163,11 +175,10 @@ def generate_digest(wildcards):
 @cache
 def refuse_unsound_campaign():
     """Refuse batches that aren't frozen, and a fleet that would idle: not when planning, for trials are planned alike."""
-    try:
-        batches.refuse_unfrozen(PLAN)
+    with plain_refusals():
+        with located_in(workflow.configfiles):
+            batches.refuse_unfrozen(PLAN)
         RUNTIME.refuse_idle_fleet(PLAN)
-    except FleetcraftError as error:
-        raise WorkflowError(str(error)) from None
 
 
 def calibration_digest(wildcards):
@@ -250,10 +261,8 @@ EITHER = comparison_paths(PATHS, "{side}")
 @cache
 def comparison():
     """What the experiment wants compared; asked for only by jobs of this target."""
-    try:
+    with plain_refusals(), located_in(workflow.configfiles):
         return Comparison(PLAN)
-    except FleetcraftError as error:
-        raise WorkflowError(str(error)) from None
 
 
 def compared_generate_digest(wildcards):

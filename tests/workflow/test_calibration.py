@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,15 @@ def test_a_batch_that_is_not_the_frozen_one_fails_before_anything_is_asked_for(
     arm = campaign.document["arms"]["full"] | {"batch": 4}
     campaign.write(campaign.document | {"arms": {"full": arm}})
     without = campaign.snakemake("--dry-run")
-    assert without.status != 0
+    assert without.status == 1
+    assert re.search(r"fleetcraft: \S*experiment\.yaml:\d+, key 'arms\.full\.batch': ", without.output), without.output
+    assert "Traceback" not in without.output
     assert "a batch above 1 needs a batch table" in without.output
     assert "snakemake calibrate" in without.output
     campaign.write(campaign.document | {"arms": {"full": arm}, "batch_table": "config/batches/small.yaml"})
     other = campaign.snakemake("--dry-run")
     assert other.status != 0
-    assert "the batch table froze batch" in other.output
+    assert "config/batches/small.yaml froze batch" in other.output
     assert campaign.snakemake("--dry-run", "calibrate").status == 0, "what would freeze it can be run all the same"
     video = campaign.document["video"] | {"frames": 9}
     campaign.write(campaign.document | {"video": video})
@@ -105,8 +108,9 @@ def test_a_profile_can_refuse_a_fleet_that_would_idle(calibrated: Campaign, tmp_
     assert "busy" in shown.output
     limits = "projection={devices: 40, refuse_below: 0.5}"
     run = campaign.snakemake("--dry-run", "--config", limits)
-    assert run.status != 0
+    assert run.status == 1
     assert "device hours would be busy" in run.output
+    assert "Traceback" not in run.output
 
 
 def test_a_trial_that_is_killed_for_want_of_memory_is_a_result_and_bounds_the_batch(tmp_path: Path) -> None:

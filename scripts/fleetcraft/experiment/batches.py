@@ -86,16 +86,16 @@ def refuse_unfrozen(plan: Plan) -> None:
         again = "run `snakemake calibrate`, then `fleetcraft freeze`"
         if entry is not None:
             reason = next((f" ({one.reason})" for one in entry.verdicts if one.batch == settings.batch), "")
-            problem = f"the batch table froze batch {entry.batch} for this arm{reason}"
+            problem = f"{plan.experiment.batch_table} froze batch {entry.batch} for this arm{reason}"
             remedy = f"Use batch {entry.batch}" if entry.batch == 1 else f"Use batch {entry.batch}, or 1"
         elif plan.batch_table is None:
             problem = "a batch above 1 needs a batch table, and the experiment names none"
             remedy = f"Use 1, or {again}, and name the file as `batch_table`"
         else:
-            problem = f"the batch table has nothing for this arm: {plan.batch_table.difference(subject(plan, arm))}"
+            difference = plan.batch_table.difference(subject(plan, arm))
+            problem = f"{plan.experiment.batch_table} has nothing for this arm: {difference}"
             remedy = f"Use 1, or {again}"
-        file = plan.experiment.batch_table
-        raise BadInput(problem, file=file, key=f"arms.{arm}.batch", value=settings.batch, remedy=remedy)
+        raise BadInput(problem, key=f"arms.{arm}.batch", value=settings.batch, remedy=remedy)
 
 
 def calibration_digest(plan: Plan, arm: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,18 @@ def hold_to_campaign(plan: Plan) -> None:
         )
 
 
-def _plan(document: Any, files: Sequence[Path | str], *, without_weights: bool = False) -> Plan:
+@contextmanager
+def located_in(files: Sequence[Path | str]) -> Iterator[None]:
+    """Errors that name a key and no file name the place that has it, in the files that an experiment was read from."""
     try:
-        return Plan(validate(document, files), without_weights=without_weights)
+        yield
     except FleetcraftError as error:
         place = place_of(files, error.key) if error.file is None and error.key else None
         if place is None:
             raise
         raise error.located(place) from None
+
+
+def _plan(document: Any, files: Sequence[Path | str], *, without_weights: bool = False) -> Plan:
+    with located_in(files):
+        return Plan(validate(document, files), without_weights=without_weights)
