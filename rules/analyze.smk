@@ -37,7 +37,7 @@ rule tables:
             PATHS.table("compute"),
             caption="../resources/report/compute.rst",
             category="Tables",
-            labels={"table": "transformer blocks computed"},
+            labels={"table": "compute: forwards, FLOPs, shares"},
         ),
         memory=report(
             PATHS.table("memory"),

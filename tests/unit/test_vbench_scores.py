@@ -385,6 +385,15 @@ def test_more_videos_than_the_protocol_has_are_told_too() -> None:
     assert row["note"] == "6 videos a prompt in place of 5"
 
 
+def test_videos_that_were_chosen_among_candidates_do_not_follow_the_protocol() -> None:
+    prompts = [prompt for prompt in suite_prompts() if "scene" in prompt["dimensions"]]
+    made = campaign(noise, prompts, ["scene"], seeds=tuple(range(5)))
+    search = {"candidates": 4, "rounds": [{"arm": "full"}], "verifier": "scene", "recommit": "full"}
+    made.plan["conditions"]["fast"] = {"search": search}
+    notes = {arm: of(vbench_table(made), arm)["scene"]["note"] for arm in ("full", "fast")}
+    assert notes == {"full": "standard protocol", "fast": "each video chosen among 4 candidates"}
+
+
 def test_a_dimension_s_interval_is_that_of_the_table_of_scores_on_another_scale() -> None:
     made = campaign(noise, static(12), ["temporal_flickering"])
     (raw, _), dimension = rows(make_tables(made)["scores"]), VBENCH["temporal_flickering"]

@@ -1,4 +1,4 @@
-"""Figures of scores and of latencies."""
+"""Figures of scores, latencies and searches."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def search_figure(results: Results, labels: Mapping[str, str], path: Path) -> No
             axes.annotate(drafted, (line[-1][0], heights[-1]), (4, 0), textcoords="offset points", fontsize=7, va="top")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_xlabel(f"{measure}, with all candidates")
+        axes.set_xlabel(f"compute a video, all candidates included ({measure})")
         axes.set_ylabel(labels[verifier])
         axes.legend(fontsize=8, title="★ winners in full   ● as they are", title_fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)

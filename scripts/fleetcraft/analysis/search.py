@@ -156,9 +156,12 @@ def _accounts(results: Results, searches: Mapping[str, Search], costs: Costs) ->
                 [arm, f"round {place}", one.arm, entering, kept, search.verifier, *means, *_cells(cost, baseline)]
             )
         won = _mean(list(results.values(arm, search.verifier).values()))
-        for step, made_in, names in (("recommit", search.recommit, [arm]), ("total", "", _all(arm, search))):
+        for step, made_in, entering, names in (
+            ("recommit", search.recommit, 1, [arm]),
+            ("total", "", search.candidates, _all(arm, search)),
+        ):
             cost = costs.of(names, search.verifier)
-            rows.append([arm, step, made_in, 1, 1, search.verifier, won, won, *_cells(cost, baseline)])
+            rows.append([arm, step, made_in, entering, 1, search.verifier, won, won, *_cells(cost, baseline)])
     columns = ["arm", "step", "made_in", "candidates", "kept", "verifier", "mean", "mean_of_kept"]
     return csv_text([*columns, "flops_per_video", "flops_to_baseline", "device_seconds_per_video"], rows)
 

@@ -19,8 +19,6 @@ from fleetcraft.ground.errors import Damaged
 from fleetcraft.ground.ledger import PEAK, PHASES, Held, most
 from fleetcraft.ground.records import Record, iterate_records
 
-TABLES = ("scores", "paired", "encoders", "compute", "memory", "samples")
-
 _KEPT = {
     "latents": ("sample", "work", "values_sha256", "prompt_cut"),
     "videos": ("sample", "key", "sha256", "bytes", "shape"),
@@ -114,7 +112,7 @@ def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Resul
 
 
 def make_tables(results: Results) -> dict[str, str]:
-    """Name → CSV text, for each of `TABLES`.
+    """Name → CSV text: `scores`, `paired`, `encoders`, `compute`, `memory` and `samples`.
 
     Raises
     ------

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetcraft.analysis.encodings import not_compared
+from fleetcraft.analysis.search import searches_of
 from fleetcraft.analysis.statistics import RESAMPLES, bounds, resampled
 from fleetcraft.analysis.tables import Results, csv_text, number
 from fleetcraft.experiment.video_names import video_name
@@ -43,6 +44,7 @@ class Judged:
     planned : how many videos were to be scored.
     unscored : how many of them lack what is needed.
     filtered : whether a filter said which count.
+    candidates : of how many each video is the chosen one; 1 where nothing was searched.
     """
 
     dimension: VBenchDimension
@@ -51,6 +53,7 @@ class Judged:
     planned: int
     unscored: int
     filtered: bool
+    candidates: int
 
     @property
     def has_score(self) -> bool:
@@ -142,6 +145,7 @@ def _official(results: Results, judged: Mapping[str, Judged]) -> str:
 def _judged(results: Results, arm: str) -> dict[str, Judged]:
     """Dimension → what became of an arm's videos in it, for those of VBench, by their very names, in its order."""
     found = {}
+    search = searches_of(results).get(arm)
     for name, dimension in VBENCH.items():
         if name in results.dimensions:
             judged = {
@@ -159,7 +163,8 @@ def _judged(results: Results, arm: str) -> dict[str, Judged]:
             unscored = 0 if dimension.skips and judged else planned - len(judged)
             if verdicts is not None:
                 judged = _kept(results, judged, verdicts)
-            found[name] = Judged(dimension, judged, prompts, planned, unscored, verdicts is not None)
+            candidates = 1 if search is None else search.candidates
+            found[name] = Judged(dimension, judged, prompts, planned, unscored, verdicts is not None, candidates)
     return found
 
 
@@ -215,6 +220,8 @@ def _departures(results: Results, one: Judged) -> str:
         parts.append(f"{videos} videos a prompt in place of {full.videos}")
     if full.filtered_by is not None and not one.filtered:
         parts.append(f"without {full.filtered_by}")
+    if one.candidates > 1:
+        parts.append(f"each video chosen among {one.candidates} candidates")
     return ", ".join(parts)
 
 

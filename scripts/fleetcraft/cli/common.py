@@ -27,7 +27,7 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="config/config.yaml",
         metavar="EXPERIMENT",
-        help="experiment file (default: %(default)s)",
+        help="experiment file",
     )
 
 

@@ -65,7 +65,9 @@ def register(subparsers: Subparsers) -> None:
         description="Inside a task that has several nodes: run a program once on each, together, as one job step. "
         "MASTER_ADDR and MASTER_PORT say where they meet, SLURM_PROCID which one it is.",
     )
-    gang.add_argument("program", nargs=argparse.REMAINDER, metavar="-- program ...")
+    gang.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- program ...", help="what each node runs, with its arguments"
+    )
     gang.set_defaults(run=_gang)
     _add_launch(subparsers)
 
@@ -190,7 +192,7 @@ def _add_launch(subparsers: Subparsers) -> None:
     parser.add_argument("--fleet", type=Path, required=True, metavar="FILE", help="the fleet file")
     parser.add_argument("--lane", help="whose shape the job has (default: the fleet's first)")
     parser.add_argument("--nodes", type=int, help="of the job (default: the lane's most)")
-    parser.add_argument("--successors", type=int, default=10, metavar="N", help="at most so many (default: 10)")
+    parser.add_argument("--successors", type=int, default=10, metavar="N", help="at most so many")
     parser.add_argument("--dry-run", action="store_true", help="print the script instead of submitting it")
     parser.add_argument("snakemake", nargs="*", metavar="ARGUMENT", help="for Snakemake; put -- before them")
     parser.set_defaults(run=_launch)

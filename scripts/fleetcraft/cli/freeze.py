@@ -28,14 +28,14 @@ def register(subparsers: Subparsers) -> None:
         type=_share,
         default=0.15,
         metavar="SHARE",
-        help="memory that stays free in every phase, on device and host (default: %(default)s)",
+        help="memory that stays free in every phase, on device and host",
     )
     parser.add_argument(
         "--gain",
         type=_share,
         default=0.10,
         metavar="SHARE",
-        help="throughput that a larger batch must add (default: %(default)s)",
+        help="throughput that a larger batch must add",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="print the decision and write nothing")
     parser.set_defaults(run=run)

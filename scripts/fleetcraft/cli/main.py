@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from fleetcraft import __version__
 from fleetcraft.cli import (
@@ -45,9 +46,23 @@ COMMANDS = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
-    parser = argparse.ArgumentParser(
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Help names the default of every option that has one, unless it does so in words of its own."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        named = "(default" in (action.help or "")
+        nothing = action.default is None or action.default is False or action.default in ("", [])
+        return action.help if named or nothing else super()._get_help_string(action)
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **settings: Any):
+        super().__init__(formatter_class=_Formatter, **settings)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    parser = _Parser(
         prog="fleetcraft",
         description="Video-generation campaigns, from an experiment file to evidence. "
         "`snakemake` runs a campaign; these commands look at one, repair it and check it.",
@@ -56,7 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.register(subparsers)
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    chosen = parser().parse_args(arguments)
     try:
         return int(chosen.run(chosen))
     except FleetcraftError as error:

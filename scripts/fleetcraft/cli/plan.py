@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
 from fleetcraft.cli.costs import cost_lines
 from fleetcraft.ground.errors import Damaged, PurgedScratch
-from fleetcraft.ground.units import bytes_text
+from fleetcraft.ground.units import bytes_text, counted
 
 if TYPE_CHECKING:
     from fleetcraft.experiment.plan import Plan
@@ -50,12 +50,12 @@ def plan_text(plan: Plan) -> str:
     video = plan.experiment.video
     sizes = [len(shard) for shard in plan.shards.values()]
     lines = [
-        f"{plan.experiment.name}: {plan.sample_count:,} samples = {len(plan.arms)} arms × {_samples_text(plan)}",
+        f"{plan.experiment.name}: {counted(plan.sample_count, 'sample')} = {_samples_text(plan)}",
         f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
         *_foreign_lines(plan),
         *_search_lines(plan),
         f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
-        f"  shards   {len(sizes):,} an arm, of {min(sizes)} to {max(sizes)} samples",
+        f"  shards   {len(sizes):,} an arm, of {_range_text(sizes)}",
         f"  scores   {', '.join(plan.dimensions)}",
         *_unseen_lines(plan),
         "",
@@ -74,13 +74,19 @@ def plan_text(plan: Plan) -> str:
 
 
 def _samples_text(plan: Plan) -> str:
-    """How the samples of an arm come about."""
-    base = f"{len(plan.prompts):,} prompts × {len(plan.seeds.base)} seeds"
+    """How the samples come about."""
+    arms = counted(len(plan.arms), "arm")
+    base = f"{counted(len(plan.prompts), 'prompt')} × {counted(len(plan.seeds.base), 'seed')}"
     further = [
         f"{sum(dimension in prompt.dimensions for prompt in plan.prompts):,} of {dimension} × {len(seeds)} more"
         for dimension, seeds in plan.seeds.further.items()
     ]
-    return f"({' + '.join([base, *further])})" if further else base
+    return f"{arms} × ({' + '.join([base, *further])})" if further else f"{arms} × {base}"
+
+
+def _range_text(sizes: list[int]) -> str:
+    least = "" if min(sizes) == max(sizes) else f"{min(sizes)} to "
+    return least + counted(max(sizes), "sample")
 
 
 def _foreign_lines(plan: Plan) -> list[str]:
@@ -99,8 +105,8 @@ def _search_lines(plan: Plan) -> list[str]:
         rounds = [f"{count} in {one.arm}" for one, (count, _) in zip(search.rounds, search.counts, strict=True)]
         made = sum(count for count, _ in search.counts) * plan.samples_of_arm
         lines.append(
-            f"  {arm:<8} candidates of each video: {', then '.join(rounds)}; chosen by {search.verifier}, the winner in"
-            f" {search.recommit}; {made:,} candidates in all"
+            f"  {arm:<8} candidates of each video: {', then '.join(rounds)}; chosen by the {search.prefer}"
+            f" {search.verifier}, the winner in {search.recommit}; {made:,} candidates in all"
         )
     return lines
 
@@ -110,6 +116,8 @@ def _unseen_lines(plan: Plan) -> list[str]:
     if not plan.without_weights:
         return []
     names = [(name, source.path) for name, source in plan.models.items() if source.path is not None]
+    if not names:
+        return []
     return [
         "",
         "no checkpoint was looked at; taken for the published models of these names:",

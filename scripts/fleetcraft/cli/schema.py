@@ -15,7 +15,7 @@ def register(subparsers: Subparsers) -> None:
         "(config/fleet.schema.json).",
     )
     parser.add_argument(
-        "of", nargs="?", choices=("experiment", "fleet"), default="experiment", help="default: %(default)s"
+        "of", nargs="?", choices=("experiment", "fleet"), default="experiment", help="of which kind of file"
     )
     parser.set_defaults(run=run)
 

@@ -57,13 +57,13 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("tasks", nargs="+", metavar="task", help="ids")
     parser = _add(subparsers, "drain", "make a worker or host claim nothing more, finish what runs, and leave", _drain)
-    parser.add_argument("addressee", metavar="worker-or-host")
-    parser.add_argument("--reason", default="asked by an operator")
+    parser.add_argument("addressee", metavar="worker-or-host", help="its name, as `fleetcraft status` shows it")
+    parser.add_argument("--reason", default="asked by an operator", help="what the journal says of it")
     parser.add_argument("--lift", action="store_true", help="let a host serve again")
     parser = _add(
         subparsers, "abort", "end the run: workers finish what runs and leave; what waits goes on waiting", _abort
     )
-    parser.add_argument("--reason", default="asked by an operator")
+    parser.add_argument("--reason", default="asked by an operator", help="what the journal says of it")
     parser.add_argument("--resume", action="store_true", help="take an abort back")
     parser = _add(subparsers, "reap", "take claims back from workers that are gone", _reap)
     parser.add_argument("--stale", type=float, default=30.0, metavar="S", help="how long a heartbeat must stand still")
@@ -83,18 +83,18 @@ def _add_enqueue(subparsers: Subparsers) -> None:
     parser = _add(subparsers, "enqueue", "put a shell command into the spool as a task", _enqueue)
     parser.add_argument("command", help="for /bin/sh")
     parser.add_argument("name", help="the task's id; enqueueing it again changes nothing")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--mem-mb", type=int, default=0, metavar="MB")
-    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1, help="processors that it takes")
+    parser.add_argument("--mem-mb", type=int, default=0, metavar="MB", help="memory that it takes")
+    parser.add_argument("--gpus", type=int, default=0, help="whole GPUs that it takes")
     parser.add_argument(
         "--gpu-mem-mb", type=int, default=0, metavar="MB", help="of each GPU; without --gpus a shared one"
     )
-    parser.add_argument("--runtime", type=int, default=60, metavar="MINUTES", help="longest run (default: 60)")
+    parser.add_argument("--runtime", type=int, default=60, metavar="MINUTES", help="longest run")
     parser.add_argument("--exclusive", action="store_true", help="with the node to itself")
-    parser.add_argument("--nodes", type=int, default=1, help="whole nodes that it takes together (default: 1)")
+    parser.add_argument("--nodes", type=int, default=1, help="whole nodes that it takes together")
     parser.add_argument("--lane", help="only for workers of this lane")
-    parser.add_argument("--priority", type=int, default=500, help="0 to 999, 999 first (default: 500)")
-    parser.add_argument("--retries", type=int, default=0)
+    parser.add_argument("--priority", type=int, default=500, help="0 to 999, 999 first")
+    parser.add_argument("--retries", type=int, default=0, help="how often it may fail and be tried again")
     parser.add_argument("--output", action="append", default=[], metavar="PATH", help="must be there afterwards")
     parser.add_argument("--group", default="", help="what it is counted under")
     parser.add_argument("--directory", type=Path, default=None, help="where it runs (default: here)")
@@ -137,16 +137,30 @@ def _add_worker(subparsers: Subparsers) -> None:
     defaults = Settings()
     parser = _add(subparsers, "worker", "serve a spool on this node until told to leave", _worker)
     parser.add_argument("--capacity", default="", help="what to believe of this node: threads=4,mem_mb=8000,gpus=2,…")
-    parser.add_argument("--lane")
+    parser.add_argument("--lane", help="serve tasks of this lane, too, besides those that ask for none")
     parser.add_argument("--host", metavar="NAME", help="what this node is called (default: this machine's name)")
     parser.add_argument("--gang", metavar="NAME", help="what nodes must share to be in a gang: an allocation")
-    parser.add_argument("--gang-patience", type=float, default=defaults.gang_patience_s, metavar="S")
+    parser.add_argument(
+        "--gang-patience",
+        type=float,
+        default=defaults.gang_patience_s,
+        metavar="S",
+        help="how long a gang may take to come together",
+    )
     parser.add_argument("--idle-timeout", type=float, metavar="S", help="leave after so long without work")
     parser.add_argument("--walltime", type=float, metavar="S", help="how long it may live")
-    parser.add_argument("--walltime-margin", type=float, default=defaults.walltime_margin_s, metavar="S")
+    parser.add_argument(
+        "--walltime-margin",
+        type=float,
+        default=defaults.walltime_margin_s,
+        metavar="S",
+        help="how long before --walltime what runs is given back",
+    )
     parser.add_argument("--grace", type=float, default=defaults.grace_s, metavar="S", help="between TERM and KILL")
     parser.add_argument("--poll", type=float, default=defaults.poll_s, metavar="S", help="longest pause when idle")
-    parser.add_argument("--heartbeat", type=float, default=defaults.heartbeat_s, metavar="S")
+    parser.add_argument(
+        "--heartbeat", type=float, default=defaults.heartbeat_s, metavar="S", help="between signs of life"
+    )
     parser.add_argument(
         "--failing-tasks", type=int, default=defaults.failing_tasks, help="in a row that drain the node; 0 for never"
     )
@@ -200,7 +214,7 @@ def _add_status(subparsers: Subparsers) -> None:
         subparsers, "status", "show what waits, runs and has ended, on which nodes, and how fast it goes", _status
     )
     parser.add_argument("--watch", action="store_true", help="go on showing it until everything has ended")
-    parser.add_argument("--interval", type=float, default=2.0, metavar="S", help="between looks (default: 2)")
+    parser.add_argument("--interval", type=float, default=2.0, metavar="S", help="between looks")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

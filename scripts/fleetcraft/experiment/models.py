@@ -305,10 +305,6 @@ class Experiment(Model):
                 )
         if self.baseline not in self.arms:
             raise ValueError(f"@baseline: no arm is named {self.baseline!r}. {nearest(self.baseline, self.arms)}")
-        if self.stack.hardware is not None and self.stack.device == "cpu":
-            raise ValueError("@stack.hardware: a CPU is no accelerator; leave it out, or declare `device: cuda`")
-        if self.timing is not None and not self.generated:
-            raise ValueError("@timing: no arm is generated, so there is nothing to time; leave `timing` out")
         if self.encoder_comparison is not None:
             arm_name = self.encoder_comparison.arm or self.baseline
             if arm_name not in self.arms:
@@ -326,10 +322,26 @@ class Experiment(Model):
                 )
         for name, search in self.searches.items():
             self._refuse_impossible_search(name, search)
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_apart(self) -> Experiment:
         lowered = Counter(name.lower() for name in self.arms)
         for name in self.arms:
             if lowered[name.lower()] > 1:
                 raise ValueError(f"@arms.{name}: two arms differ only in case, which some filesystems can't keep apart")
+        return self
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Experiment:
+        if self.stack.hardware is not None and self.stack.device == "cpu":
+            raise ValueError("@stack.hardware: a CPU is no accelerator; leave it out, or declare `device: cuda`")
+        if self.timing is not None and not self.generated:
+            raise ValueError("@timing: no arm is generated, so there is nothing to time; leave `timing` out")
+        return self
+
+    @model_validator(mode="after")
+    def _arms_suit_their_families(self) -> Experiment:
         for name, arm in self.generated.items():
             family = self.models[arm.model].family
             if arm.negative_prompt and FAMILIES[family].guidance == "embedded":
@@ -347,6 +359,10 @@ class Experiment(Model):
                     f"@arms.{name}.batch: batches are cut from shards, and a shard has at most {self.shard_size}"
                     " samples; raise `shard_size`, best to many times the batch"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _shapes_suit_their_families(self) -> Experiment:
         for name in sorted({arm.model for arm in self.generated.values()}):
             known = FAMILIES[self.models[name].family]
             shape = (self.video.width, self.video.height, self.video.frames)

@@ -6,6 +6,11 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """What one number of a type takes."""
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things for people: 1 arm, 2 arms."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def bytes_text(count: float) -> str:
     """A number of bytes for people: 1.4 GB."""
     for unit in ("B", "kB", "MB", "GB", "TB"):

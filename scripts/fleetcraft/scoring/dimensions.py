@@ -207,10 +207,10 @@ def _vbench() -> Iterator[Dimension]:
 
 def _static_filter() -> Iterator[Dimension]:
     """Upstream's filter, which is no score of VBench; and the same with other weights, which filters nothing."""
-    for prefix, said in (("", ""), (PROXY, "proxy, other weights than upstream's: ")):
+    for prefix in ("", PROXY):
         yield Dimension(
             prefix + STATIC_FILTER,
-            label=f"{said}VBench static filter (0 or 1, 1 is still)",
+            label=_label(prefix, "VBench static filter (0 or 1, 1 is still)"),
             scorer=STATIC_FILTER,
             toolchain="vbench",
             packages=(*_OPTICAL, "scipy"),

@@ -21,7 +21,8 @@ from fleetcraft.ground.errors import BadResult, CorruptWeights
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import play
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
-from fleetcraft.scoring.upstream import LPIPS_BACKBONE, Weights, upstream
+from fleetcraft.scoring.listed import Weights
+from fleetcraft.scoring.upstream import LPIPS_BACKBONE, upstream
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.ground.errors import BadResult
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
-from fleetcraft.scoring.upstream import Weights, upstream
+from fleetcraft.scoring.listed import Weights
+from fleetcraft.scoring.upstream import unscored, upstream
 
 _RAFT = "raft_model/models/raft-things.pth"
 
@@ -40,11 +40,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
                 return float(judge.infer(str(pair.video)))
             except AssertionError:
                 # Upstream's own, of a video without a frame.
-                raise BadResult(
-                    f"VBench gave no result in {dimension} for this video: it could not read it",
-                    file=pair.video,
-                    remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
-                ) from None
+                raise unscored(dimension, pair.video, "it could not read it") from None
 
         return one_by_one(pairs, still)
 

@@ -15,16 +15,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.ground.errors import BadEnvironment, MissingWeights
-from fleetcraft.mirror.digests import verify_digests
-from fleetcraft.mirror.memory import Memory, cache_home
+from fleetcraft.ground.errors import BadEnvironment, BadResult, MissingWeights
 from fleetcraft.scoring.decord_reader import stand_in
+from fleetcraft.scoring.listed import Weights, verified_directory
 
 _FETCHERS = ("wget", "curl", "git", "aria2c", "unzip")
 """Programs that upstream, or a library below it, would fetch weights with."""
@@ -36,14 +34,6 @@ _HUB = ("dino_model/dino_vitbase16_pretrain.pth", LPIPS_BACKBONE)
 
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request")
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
-
-
-@dataclass(frozen=True)
-class Weights:
-    """directory : where the weights are. files : the SHA-256 of each that the dimension needs, by path below it."""
-
-    directory: str
-    files: dict[str, str]
 
 
 @contextmanager
@@ -60,9 +50,9 @@ def upstream(scratch: Path, weights: Weights | None, *, own_reader: bool = False
     if own_reader:
         stand_in()
     if weights is not None:
-        _verify(weights)
+        directory = verified_directory(weights)
         for path in weights.files:
-            _link(Path(weights.directory, path).absolute(), cache_directory / path)
+            _link((directory / path).absolute(), cache_directory / path)
     hub = scratch / "hub"
     for file in map(cache_directory.joinpath, _HUB):
         if file.exists():
@@ -99,17 +89,19 @@ def _cache() -> tempfile.TemporaryDirectory[str]:
     return kept
 
 
+def unscored(dimension: str, video: Path, why: str) -> BadResult:
+    """What is said of a video that upstream's code gives no result for."""
+    return BadResult(
+        f"VBench gave no result in {dimension} for this video: {why}",
+        file=video,
+        remedy="Delete the video and run `fleetcraft audit --repair`: it is made or taken in anew",
+    )
+
+
 def _link(file: Path, name: Path) -> None:
     name.parent.mkdir(parents=True, exist_ok=True)
     name.unlink(missing_ok=True)
     name.symlink_to(file)
-
-
-def _verify(weights: Weights) -> None:
-    """Every file is as listed; what was verified before isn't read again."""
-    found = verify_digests(Path(weights.directory), weights.files, Memory(cache_home()), readers=1)
-    if found.findings:
-        raise found.findings[0]
 
 
 # ---------------------------------------------------------------------- offline

@@ -14,11 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fleetcraft.ground.errors import BadInput, BadResult, FleetcraftError
+from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.scoring import decord_reader
 from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair, Score
-from fleetcraft.scoring.upstream import Weights, upstream
+from fleetcraft.scoring.listed import Weights
+from fleetcraft.scoring.upstream import unscored, upstream
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
 _LEFT_OUT, _UNREADABLE = "it left it out as unreadable", "it could not read it"
@@ -47,16 +48,8 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
             value = None
         if isinstance(value, FleetcraftError):
             value = value.located(pair.video)
-        found.append(_refused(dimension, pair, value) if isinstance(value, str) else value)
+        found.append(unscored(dimension, pair.video, value) if isinstance(value, str) else value)
     return found
-
-
-def _refused(dimension: str, pair: Pair, why: str) -> BadResult:
-    return BadResult(
-        f"VBench gave no result in {dimension} for this video: {why}",
-        file=pair.video,
-        remedy="Delete the video and run `fleetcraft audit --repair`: it is encoded anew",
-    )
 
 
 def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[str, Any]]:

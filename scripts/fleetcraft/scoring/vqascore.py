@@ -20,7 +20,7 @@ from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
-from fleetcraft.scoring.listed import verified_directory
+from fleetcraft.scoring.listed import Weights, verified_directory
 
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 ANSWER = "Yes"
@@ -46,7 +46,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    directory, device = verified_directory(settings["weights"]), settings["device"]
+    directory, device = verified_directory(Weights(**settings["weights"])), settings["device"]
     tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     processor = Qwen2VLImageProcessorPil.from_pretrained(directory, local_files_only=True)
     answer = tokenizer(ANSWER, add_special_tokens=False).input_ids

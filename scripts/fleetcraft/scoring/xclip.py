@@ -20,7 +20,7 @@ from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
 from fleetcraft.pipelines.prompts import Reader
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
-from fleetcraft.scoring.listed import verified_directory
+from fleetcraft.scoring.listed import Weights, verified_directory
 
 
 def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
@@ -36,7 +36,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    directory = verified_directory(settings["weights"])
+    directory = verified_directory(Weights(**settings["weights"]))
     tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     processor = VideoMAEImageProcessorPil.from_pretrained(directory, local_files_only=True)
     model = load_verifier(XCLIPModel, directory, settings["device"], settings["dtype"])

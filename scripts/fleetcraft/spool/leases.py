@@ -124,10 +124,6 @@ class LeaseWatch:
         self._seen[key] = (value, now_s, still_s)
         return still_s >= self._stale_s
 
-    def forget(self, key: str) -> None:
-        """Drop what is known of a counter that is no more."""
-        self._seen.pop(key, None)
-
     def keep(self, keys: set[str]) -> None:
         """Drop everything but these."""
         for key in set(self._seen) - keys:

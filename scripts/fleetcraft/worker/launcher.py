@@ -38,8 +38,8 @@ class Starter(Protocol):
     """How a kind of task is started: makes a child in a process group of its own, and says its number.
 
     `log` is an open descriptor for the child's output. `private` are the launcher's own descriptors, which a child that
-    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone (`Forked`
-    does all that such a child has to do). OSError and ValueError mean that the task can't be started as described.
+    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone.
+    OSError and ValueError mean that the task can't be started as described.
     """
 
     def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:

@@ -159,7 +159,6 @@ class WarmStarter:
         self._without: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._breaks = 0
-        self.warm_starts = 0
 
     def warm_up(self) -> None:
         """Start the template of tasks that change nothing in this process's own environment, before the first comes."""
@@ -189,7 +188,6 @@ class WarmStarter:
             if template.state != "busy" and (not learning or now_s - (template.taught_s or now_s) > _FIRST_S):
                 pid = template.fork(order, variables, log)
                 template.taught_s = template.taught_s or now_s
-                self.warm_starts += 1
                 del self._asked_s[order["start"]]
                 return pid
             if now_s - asked_s < _LEARNING_S:
