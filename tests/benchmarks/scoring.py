@@ -50,10 +50,11 @@ OURS = f"""
 import sys
 from pathlib import Path
 sys.path.append({str(ROOT / "scripts")!r})
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.vbench import score
 videos = sorted(Path(sys.argv[1]).glob("*.mp4"))
-values = score({DIMENSION!r}, [Pair("a prompt", video, None) for video in videos], {{}})
+(values,) = score({DIMENSION!r}, [Pair("a prompt", video, None) for video in videos], {{}}, Ledger())
 assert len(values) == int(sys.argv[2]) and all(isinstance(value, float) for value in values)
 """
 

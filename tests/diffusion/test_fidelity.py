@@ -9,15 +9,19 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scores import listed
 
 from fleetcraft.ground.errors import BadEnvironment, BadResult
 from fleetcraft.media import fidelity
 from fleetcraft.media.encoder import encode
 from fleetcraft.media.fidelity import PAIRS, measure, mse
 from fleetcraft.media.presets import encoder_settings
+from fleetcraft.scoring import fidelity as scorer_of_fidelity
 from fleetcraft.scoring import ssim
-from fleetcraft.scoring.fidelity import HIGHEST_PSNR, score
+from fleetcraft.scoring.fidelity import HIGHEST_PSNR
 from fleetcraft.scoring.interface import Pair
+
+score = listed(scorer_of_fidelity)
 
 WIDTH, HEIGHT, COUNT, FPS = 96, 64, 7, 8
 SETTINGS = {"ffmpeg_sha256": encoder_settings("lossless", os.uname().machine).ffmpeg_sha256}
@@ -125,7 +129,7 @@ def test_a_damaged_video_gets_no_score(tmp_path: Path, frames: NDArray[np.uint8]
     broken.write_bytes(data[: int(kept if kept > 1 else kept * len(data))])
     sound = Pair("", video, video)
     for pair in (Pair("", broken, video), Pair("", video, broken)):
-        for dimension, scorer in (("psnr", score), ("vmaf", score), ("ssim", ssim.score)):
+        for dimension, scorer in (("psnr", score), ("vmaf", score), ("ssim", listed(ssim))):
             before, error, after = scorer(dimension, [sound, pair, sound], SETTINGS)
             assert isinstance(error, BadResult)
             assert "could not compare" in str(error)

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scores import listed
 
 from fleetcraft.ground.errors import BadResult
 from fleetcraft.media.encoder import encode
 from fleetcraft.media.playing import play
 from fleetcraft.media.presets import encoder_settings
-from fleetcraft.scoring.frame_difference import score
+from fleetcraft.scoring import frame_difference
 from fleetcraft.scoring.interface import Pair
+
+score = listed(frame_difference)
 
 WIDTH, HEIGHT, COUNT = 96, 64, 7
 SETTINGS = {"ffmpeg_sha256": encoder_settings("lossless", os.uname().machine).ffmpeg_sha256}

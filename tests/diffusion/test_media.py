@@ -15,6 +15,7 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scores import listed
 
 from fleetcraft.ground.errors import BadEnvironment, BadResult, Damaged
 from fleetcraft.media.contact_sheet import contact_sheet
@@ -163,11 +164,19 @@ def test_the_binary_that_ships_is_the_declared_one() -> None:
 def test_structural_similarity_is_one_for_the_same_and_falls_with_compression(tmp_path: Path) -> None:
     baseline = encoded(tmp_path / "baseline.mp4")
     videos = [encoded(tmp_path / "same.mp4"), encoded(tmp_path / "30.mp4", crf=30), encoded(tmp_path / "other.mp4", 1)]
-    values = ssim.score(
+    values = listed(ssim)(
         "ssim", [Pair("", video, baseline) for video in videos], {"ffmpeg_sha256": SETTINGS.ffmpeg_sha256}
     )
     assert values[0] == 1.0
     assert 1.0 > values[1] > values[2]
+
+
+def test_a_colon_in_a_path_is_no_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a:b").mkdir()
+    encoded(tmp_path / "a:b/c.mp4")
+    monkeypatch.chdir(tmp_path)
+    video = Path("a:b/c.mp4")
+    assert listed(ssim)("ssim", [Pair("", video, video)], {"ffmpeg_sha256": SETTINGS.ffmpeg_sha256}) == [1.0]
 
 
 def test_a_contact_sheet_shows_a_row_a_prompt(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from checkpoints import list_digests
 from safetensors.torch import load_file
+from scores import listed
 from tiny_qwen import write_qwen
 from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -23,9 +24,12 @@ from fleetcraft.media.presets import encoder_settings
 from fleetcraft.mirror.inspection import inspect_model
 from fleetcraft.mirror.sums import read_sums
 from fleetcraft.pipelines import numerics
+from fleetcraft.scoring import vqascore
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.verifiers import VERIFIERS
-from fleetcraft.scoring.vqascore import score, video_patches
+from fleetcraft.scoring.vqascore import video_patches
+
+score = listed(vqascore)
 
 COUNT, WIDTH, HEIGHT, FPS = 9, 48, 32, 8
 FFMPEG = encoder_settings("lossless", os.uname().machine).ffmpeg_sha256

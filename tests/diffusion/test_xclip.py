@@ -13,6 +13,7 @@ import pytest
 import torch
 from checkpoints import list_digests
 from safetensors.torch import load_file, save_file
+from scores import listed
 from tiny_xclip import DEVIATION, FRAMES, MEAN, SIZE, write_xclip
 from transformers import AutoTokenizer, XCLIPModel
 
@@ -23,9 +24,11 @@ from fleetcraft.media.presets import encoder_settings
 from fleetcraft.mirror.inspection import inspect_model
 from fleetcraft.mirror.sums import read_sums
 from fleetcraft.pipelines import numerics
+from fleetcraft.scoring import xclip
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.verifiers import VERIFIERS
-from fleetcraft.scoring.xclip import score
+
+score = listed(xclip)
 
 COUNT = 9
 FFMPEG = encoder_settings("lossless", os.uname().machine).ffmpeg_sha256

@@ -36,6 +36,7 @@ from pathlib import Path
 sys.path.append(sys.argv[1])
 from fleetcraft.ground.digests import sha256_file
 from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import ffmpeg_binary
 from fleetcraft.pipelines import numerics
 from fleetcraft.scoring.interface import Pair
@@ -44,8 +45,9 @@ numerics.pin("cpu")
 def scores(directory, files, asked):
     weights = {"directory": str(directory), "files": files}
     settings = {"device": "cpu", "ffmpeg_sha256": ffmpeg_binary()[1], "weights": weights}
-    values = score("proxy-lpips", [Pair("a prompt", Path(one), Path(other)) for one, other in asked], settings)
-    return [str(value) if isinstance(value, FleetcraftError) else value for value in values]
+    pairs = [Pair("a prompt", Path(one), Path(other)) for one, other in asked]
+    found = [value for values in score("proxy-lpips", pairs, settings, Ledger()) for value in values]
+    return [str(value) if isinstance(value, FleetcraftError) else value for value in found]
 def refused(directory, files):
     try:
         return scores(directory, files, [])

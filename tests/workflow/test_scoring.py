@@ -21,9 +21,11 @@ import json, sys
 from pathlib import Path
 sys.path.append(sys.argv[1])
 from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.vbench import score
-values = score("temporal_flickering", [Pair("a prompt", Path(path), None) for path in sys.argv[2:]], {})
+pairs = [Pair("a prompt", Path(path), None) for path in sys.argv[2:]]
+(values,) = score("temporal_flickering", pairs, {}, Ledger())
 print(json.dumps([str(value) if isinstance(value, FleetcraftError) else value for value in values]))
 """
 

@@ -7,9 +7,10 @@ Both are of what a viewer sees, each video decoded by its own tags. `ssim` isn't
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.fidelity import measure_pair
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
@@ -19,8 +20,8 @@ HIGHEST_PSNR = 100.0
 have no finite ratio, which no mean and no figure could hold."""
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """The measure that `dimension` is the name of, over all frames, for each pair."""
     check_ffmpeg(settings["ffmpeg_sha256"])
     highest = HIGHEST_PSNR if dimension == "psnr" else math.inf
-    return one_by_one(pairs, lambda pair: min(highest, measure_pair(dimension, pair.video, pair.paired)))
+    return one_by_one(pairs, lambda pair: min(highest, measure_pair(dimension, pair.video, pair.paired)), ledger)

@@ -6,22 +6,23 @@ video's own tags.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fleetcraft.ground.errors import BadResult
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import play
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """The mean difference of consecutive frames, 0 to 255, for each video."""
     check_ffmpeg(settings["ffmpeg_sha256"])
-    return one_by_one(pairs, lambda pair: mean_frame_difference(pair.video))
+    return one_by_one(pairs, lambda pair: mean_frame_difference(pair.video), ledger)
 
 
 def mean_frame_difference(video: Path, matrix: str | None = None) -> float:

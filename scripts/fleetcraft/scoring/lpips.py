@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fleetcraft.ground.errors import BadResult, CorruptWeights
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import play
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
@@ -32,7 +33,7 @@ _LINEAR = "lpips/LPIPS_v0.1_alex-df73285e.pth"
 _LAYERS = 5
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """The distance of each pair, from 0, which the same pixels have.
 
     settings : `weights`, their directory and the SHA-256 of the files; `device`.
@@ -42,8 +43,9 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     MissingWeights, CorruptWeights : they aren't as listed, or not those of LPIPS.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    model = _load(Weights(**settings["weights"])).to(settings["device"])
-    return one_by_one(pairs, lambda pair: _distance(model, pair, settings["device"]))
+    with ledger.phase("load"):
+        model = _load(Weights(**settings["weights"])).to(settings["device"])
+    return one_by_one(pairs, lambda pair: _distance(model, pair, settings["device"]), ledger)
 
 
 def _load(weights: Weights) -> torch.nn.Module:

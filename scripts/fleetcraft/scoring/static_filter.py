@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.scoring.interface import Pair, Score, one_by_one
 from fleetcraft.scoring.listed import Weights
 from fleetcraft.scoring.upstream import unscored, upstream
@@ -19,7 +20,7 @@ from fleetcraft.scoring.upstream import unscored, upstream
 _RAFT = "raft_model/models/raft-things.pth"
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """1 for each video that upstream's filter keeps, 0 for one that moves.
 
     settings : `device`; `weights`, the directory and the files that the filter needs; and `reader`, if there is one,
@@ -33,7 +34,8 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         tempfile.TemporaryDirectory(prefix="fleetcraft-vbench-") as scratch,
         upstream(Path(scratch), weights, own_reader="reader" in settings),
     ):
-        judge = _filter(raft, settings["device"])
+        with ledger.phase("load"):
+            judge = _filter(raft, settings["device"])
 
         def still(pair: Pair) -> float:
             try:
@@ -42,7 +44,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
                 # Upstream's own, of a video without a frame.
                 raise unscored(dimension, pair.video, "it could not read it") from None
 
-        return one_by_one(pairs, still)
+        yield from one_by_one(pairs, still, ledger)
 
 
 def _filter(raft: Path, device: str) -> Any:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fleetcraft.ground.errors import BadInput, FleetcraftError
+from fleetcraft.ground.failures import BUG, failure_of
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.scoring import decord_reader
 from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair, Score
@@ -25,8 +28,10 @@ from fleetcraft.scoring.vbench_dimensions import VBENCH
 _LEFT_OUT, _UNREADABLE = "it left it out as unreadable", "it could not read it"
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """VBench's result for each video in one dimension, as it gives it: some in percent, yes and no as 1 and 0.
+
+    All at once: upstream tells of none before it has seen the last.
 
     settings : `device`, cpu where there is none; `weights`, the directory and the files that the dimension needs; and
         `reader`, if there is one, for that of ours in decord's place.
@@ -40,7 +45,8 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         upstream(Path(scratch), weights, own_reader="reader" in settings),
     ):
         entries = _entries(name, pairs, Path(scratch))
-        values = _values(name, entries, Path(scratch), settings.get("device", "cpu"))
+        evaluation = _Evaluation(name, Path(scratch), settings.get("device", "cpu"), ledger)
+        values = evaluation.of(entries)
     found: list[Score] = []
     for entry, pair in zip(entries, pairs, strict=True):
         value: float | str | FleetcraftError | None = values.get(entry["video_list"][0], _LEFT_OUT)
@@ -49,7 +55,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         if isinstance(value, FleetcraftError):
             value = value.located(pair.video)
         found.append(unscored(dimension, pair.video, value) if isinstance(value, str) else value)
-    return found
+    yield found
 
 
 def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[str, Any]]:
@@ -58,7 +64,8 @@ def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[
     known, entries = _auxiliary(dimension), []
     for number, pair in enumerate(pairs):
         # human_action takes what it should see from the name: what follows "person is ", up to the first hyphen.
-        said = pair.prompt.replace("/", " ")[:100] if dimension == "human_action" else "video"
+        # No name of a file has more than 255 bytes.
+        said = _cut(pair.prompt.replace("/", " "), 200) if dimension == "human_action" else "video"
         video = scratch / "videos" / f"{said}-{number:06}.mp4"
         video.symlink_to(pair.video)
         entry: dict[str, Any] = {"prompt_en": pair.prompt, "dimension": [dimension], "video_list": [str(video)]}
@@ -74,6 +81,11 @@ def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[
     return entries
 
 
+def _cut(text: str, size: int) -> str:
+    """The beginning of a text, of so many bytes at most."""
+    return text.encode()[:size].decode(errors="ignore")
+
+
 def _auxiliary(dimension: str) -> dict[str, Any]:
     """Prompt → what the video should show, for dimensions in which the suite says it."""
     import vbench
@@ -86,55 +98,107 @@ def _auxiliary(dimension: str) -> dict[str, Any]:
     }
 
 
-def _values(
-    dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str
-) -> dict[str, float | str | FleetcraftError]:
-    """Path → VBench's result, or why a video has none.
+class _Evaluation:
+    """VBench's evaluation of videos in one dimension, as often as it takes to know which of them it can't read."""
 
-    One that it can't read ends its work, or is left out; as it doesn't say which, halves are tried until it is alone.
-    """
-    from decord import DECORDError
+    def __init__(self, dimension: str, scratch: Path, device: str, ledger: Ledger):
+        self._dimension = dimension
+        self._scratch = scratch
+        self._device = device
+        self._ledger = ledger
 
-    try:
-        return {**_evaluate(dimension, entries, scratch, device)}
-    except (DECORDError, AssertionError, RuntimeError) as error:
-        # decord's reader raises it bare; so does torch, where memory is lacking for example.
-        if isinstance(error, RuntimeError) and not str(error).startswith("Error reading "):
-            raise
-        if len(entries) == 1:
-            said = error.error if isinstance(error, decord_reader.Unreadable) else _UNREADABLE
-            return {entries[0]["video_list"][0]: said}
-    half = len(entries) // 2
-    return {
-        **_values(dimension, entries[:half], scratch, device),
-        **_values(dimension, entries[half:], scratch, device),
-    }
+    def of(self, entries: list[dict[str, Any]]) -> dict[str, float | str | FleetcraftError]:
+        """Path → VBench's result, or why a video has none.
 
+        One that it can't read ends its work, or is left out; as it doesn't say which, halves are tried until it is
+        alone.
+        """
+        from decord import DECORDError
 
-def _evaluate(dimension: str, entries: list[dict[str, Any]], scratch: Path, device: str) -> dict[str, float]:
-    """Path → VBench's result; without those that it left out."""
-    import torch
-    from vbench import VBench
+        try:
+            with self._accounted(), self._telling():
+                return {**self._evaluate(entries)}
+        except (DECORDError, AssertionError, RuntimeError) as error:
+            # decord's reader raises it bare; so does torch, where memory is lacking for example.
+            if isinstance(error, RuntimeError) and not str(error).startswith("Error reading "):
+                raise
+            if len(entries) == 1:
+                said = error.error if isinstance(error, decord_reader.Unreadable) else _UNREADABLE
+                return {entries[0]["video_list"][0]: said}
+        half = len(entries) // 2
+        return {**self.of(entries[:half]), **self.of(entries[half:])}
 
-    results = scratch / "results"
+    def _evaluate(self, entries: list[dict[str, Any]]) -> dict[str, float]:
+        """Path → VBench's result; without those that it left out."""
+        import torch
+        from vbench import VBench
 
-    class Told(VBench):  # type: ignore[misc]
-        """VBench with the list of videos that it would otherwise make of a directory."""
+        results = self._scratch / "results"
 
-        def build_full_info_json(self, *_: object, **__: object) -> str:
-            file = results / "told_full_info.json"
-            file.write_text(json.dumps(entries), encoding="utf-8")
-            return str(file)
+        class Told(VBench):  # type: ignore[misc]
+            """VBench with the list of videos that it would otherwise make of a directory."""
 
-    # A device and not its name, as upstream's own scripts have it: by the name, motion_smoothness would scale videos
-    # by how much memory the GPU has. No gradients: two dimensions would keep them for all frames.
-    # Upstream's loaders pass over parameters that a checkpoint lacks: those are at least the same every time.
-    torch.manual_seed(0)
-    # Where all videos are left out, it divides by how many there are.
-    with torch.no_grad(), suppress(ZeroDivisionError):
-        Told(torch.device(device), "", str(results)).evaluate(
-            videos_path="", name="told", dimension_list=[dimension], local=True
-        )
-        _, rows = json.loads((results / "told_eval_results.json").read_text(encoding="utf-8"))[dimension]
-        return {row["video_path"]: float(row["video_results"]) for row in rows}
-    return {}
+            def build_full_info_json(self, *_: object, **__: object) -> str:
+                file = results / "told_full_info.json"
+                file.write_text(json.dumps(entries), encoding="utf-8")
+                return str(file)
+
+        # A device and not its name, as upstream's own scripts have it: by the name, motion_smoothness would scale
+        # videos by how much memory the GPU has. No gradients: two dimensions would keep them for all frames.
+        # Upstream's loaders pass over parameters that a checkpoint lacks: those are at least the same every time.
+        torch.manual_seed(0)
+        # Where all videos are left out, it divides by how many there are.
+        with torch.no_grad(), suppress(ZeroDivisionError):
+            Told(torch.device(self._device), "", str(results)).evaluate(
+                videos_path="", name="told", dimension_list=[self._dimension], local=True
+            )
+            _, rows = json.loads((results / "told_eval_results.json").read_text(encoding="utf-8"))[self._dimension]
+            return {row["video_path"]: float(row["video_results"]) for row in rows}
+        return {}
+
+    @contextmanager
+    def _accounted(self) -> Iterator[None]:
+        """Loading is told from scoring: upstream asks for its list of videos once it has its model (in human_action,
+        which loads it afterwards, both are scoring)."""
+        module = import_module(f"vbench.{self._dimension}")
+        plain = module.load_dimension_info
+
+        def load_dimension_info(*arguments: Any, **options: Any) -> Any:
+            self._ledger.switch("score")
+            return plain(*arguments, **options)
+
+        module.load_dimension_info = load_dimension_info  # type: ignore[attr-defined]
+        try:
+            with self._ledger.phase("load"):
+                yield
+        finally:
+            module.load_dimension_info = plain  # type: ignore[attr-defined]
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """A detector that fails for the machine's sake is told: object_class takes any exception, want of memory as
+        well, for a frame in which nothing is seen."""
+        module = import_module(f"vbench.{self._dimension}")
+        plain: Any = getattr(module, "DenseCaptioning", None)
+        if plain is None:
+            yield
+            return
+        swallowed: list[Exception] = []
+
+        detect = plain.run_caption_tensor
+
+        def run_caption_tensor(detector: Any, image: Any) -> Any:
+            try:
+                return detect(detector, image)
+            except Exception as error:
+                if failure_of(error).failure_class != BUG or "CUDA error" in str(error):
+                    swallowed.append(error)
+                raise
+
+        plain.run_caption_tensor = run_caption_tensor
+        try:
+            yield
+        finally:
+            plain.run_caption_tensor = detect
+        if swallowed:
+            raise swallowed[0]

@@ -8,7 +8,7 @@ others a job has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from fleetcraft.ground.errors import BadInput, CorruptWeights
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
@@ -33,7 +34,7 @@ _TEXT, _VIDEO = 0, 2
 """Types of tokens, as the model numbers them."""
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """The probability of the answer for each video, 0 to 1.
 
     settings : `weights`, the model's directory and the SHA-256 of its files; `device`, `dtype`; `frames`, how many of
@@ -46,17 +47,19 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    directory, device = verified_directory(Weights(**settings["weights"])), settings["device"]
-    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    processor = Qwen2VLImageProcessorPil.from_pretrained(directory, local_files_only=True)
-    answer = tokenizer(ANSWER, add_special_tokens=False).input_ids
-    if len(answer) != 1:
-        raise CorruptWeights(
-            f"the tokenizer has no token for {ANSWER!r}, whose probability is the score",
-            file=directory,
-            remedy="Mirror the model with its own tokenizer",
-        )
-    model = load_verifier(Qwen2_5_VLForConditionalGeneration, directory, device, settings["dtype"])
+    device = settings["device"]
+    with ledger.phase("load"):
+        directory = verified_directory(Weights(**settings["weights"]))
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        processor = Qwen2VLImageProcessorPil.from_pretrained(directory, local_files_only=True)
+        answer = tokenizer(ANSWER, add_special_tokens=False).input_ids
+        if len(answer) != 1:
+            raise CorruptWeights(
+                f"the tokenizer has no token for {ANSWER!r}, whose probability is the score",
+                file=directory,
+                remedy="Mirror the model with its own tokenizer",
+            )
+        model = load_verifier(Qwen2_5_VLForConditionalGeneration, directory, device, settings["dtype"])
     most = model.config.text_config.max_position_embeddings
 
     def probability(pair: Pair) -> float:
@@ -82,7 +85,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
             ).logits[0, -1]
         return float(logits.float().softmax(dim=-1)[answer[0]])
 
-    return one_by_one(pairs, probability)
+    return one_by_one(pairs, probability, ledger)
 
 
 def video_patches(processor: Any, frames: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,7 @@ file says. One video at a time, so that no score depends on which others a job h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, XCLIPModel
 from transformers.models.videomae.image_processing_pil_videomae import VideoMAEImageProcessorPil
 
 from fleetcraft.ground.errors import BadInput, CorruptWeights
+from fleetcraft.ground.ledger import Ledger
 from fleetcraft.media.ffmpeg import check_ffmpeg
 from fleetcraft.media.playing import sample
 from fleetcraft.pipelines.loading import load_verifier
@@ -23,7 +24,7 @@ from fleetcraft.scoring.interface import Pair, Score, one_by_one
 from fleetcraft.scoring.listed import Weights, verified_directory
 
 
-def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> list[Score]:
+def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any], ledger: Ledger) -> Iterator[list[Score]]:
     """The similarity of each video and its prompt, −1 to 1.
 
     settings : `weights`, the model's directory and the SHA-256 of its files; `device`, `dtype`; `frames`, how many of
@@ -36,10 +37,11 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
     MissingWeights, CorruptWeights : the model isn't as listed, or isn't whole.
     """
     check_ffmpeg(settings["ffmpeg_sha256"])
-    directory = verified_directory(Weights(**settings["weights"]))
-    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    processor = VideoMAEImageProcessorPil.from_pretrained(directory, local_files_only=True)
-    model = load_verifier(XCLIPModel, directory, settings["device"], settings["dtype"])
+    with ledger.phase("load"):
+        directory = verified_directory(Weights(**settings["weights"]))
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        processor = VideoMAEImageProcessorPil.from_pretrained(directory, local_files_only=True)
+        model = load_verifier(XCLIPModel, directory, settings["device"], settings["dtype"])
     reader = Reader(tokenizer, limit=model.config.text_config.max_position_embeddings)
 
     def similarity(pair: Pair) -> float:
@@ -52,7 +54,7 @@ def score(dimension: str, pairs: Sequence[Pair], settings: dict[str, Any]) -> li
         video, prompt = found.video_embeds[0].float(), found.text_embeds[0, 0].float()
         return float(torch.nn.functional.cosine_similarity(video, prompt, dim=0))
 
-    return one_by_one(pairs, similarity)
+    return one_by_one(pairs, similarity, ledger)
 
 
 def _text(dimension: str, reader: Reader, prompt: str, cut: bool) -> torch.Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from typing import cast
 
@@ -28,60 +30,76 @@ def run(job: Job) -> None:
     """
 
     def make(store: Store, samples: list[Sample]) -> Iterator[Record]:
-        dimension, ledger = job.settings["dimension"], Ledger()
-        scorer = cast("Scorer", import_module(f"fleetcraft.scoring.{job.settings['scorer']}"))
-        found: list[tuple[Sample, Score]] = []
         sound: list[Sample] = []
         pairs: list[Pair] = []
+        failed: list[FleetcraftError] = []
         for sample in samples:
             try:
                 pairs.append(_pair(store, sample))
                 sound.append(sample)
             except FleetcraftError as error:
-                found.append((sample, error))
-        device = job.settings.get("device")
-        if device is not None:
-            from fleetcraft.pipelines import numerics
-
-            numerics.pin(device, job.settings["hardware"])
-        with ledger.phase("score"):
-            values = scorer.score(dimension, pairs, job.settings) if pairs else []
-        # A job's time is shared by what it scored, so that sums over records are the time that it took.
-        seconds = {phase: round(total / len(pairs), 6) for phase, total in ledger.seconds.items() if pairs}
-        found += zip(sound, values, strict=True)
-        failed: list[FleetcraftError] = []
-        records: list[tuple[str, Record]] = []
-        for sample, value in found:
-            if isinstance(value, float) and not math.isfinite(value):
-                value = BadResult(
-                    f"{dimension} of a video is {value}",
-                    file=store.file("videos", sample["video"]),
-                    remedy="Look at the video; a score that isn't a number can't enter a table",
-                )
-            if isinstance(value, FleetcraftError):
-                failed.append(value)
-                continue
-            record = {
-                "sample": sample["sample"],
-                "prompt": sample["prompt"],
-                "seed": sample["seed"],
-                "video": sample["video"],
-                "baseline_video": sample["baseline_video"],
-                "dimension": dimension,
-                "value": value,
-                "seconds": seconds,
-                "memory": ledger.memory,
-                "made": provenance(job.packages),
-            }
-            records.append((sample["score"], record))
+                failed.append(error)
+        pending: deque[Future[Record]] = deque()
         with ThreadPoolExecutor(WRITERS) as writers:
-            yield from writers.map(lambda keyed: store.commit_record("scores", *keyed), records)
+            for sample, (value, ledger, seconds) in zip(sound, _scored(job, pairs), strict=True):
+                problem = value if isinstance(value, FleetcraftError) else _not_finite(job, store, sample, value)
+                if problem is not None:
+                    failed.append(problem)
+                    continue
+                record = {
+                    "sample": sample["sample"],
+                    "prompt": sample["prompt"],
+                    "seed": sample["seed"],
+                    "video": sample["video"],
+                    "baseline_video": sample["baseline_video"],
+                    "dimension": job.settings["dimension"],
+                    "value": value,
+                    "seconds": seconds,
+                    "memory": copy.deepcopy(ledger.memory),
+                    "made": provenance(job.packages),
+                }
+                pending.append(writers.submit(store.commit_record, "scores", sample["score"], record))
+                while pending and pending[0].done():
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         for other in failed[1:]:
             print(f"score: {other}")
         if failed:
             raise failed[0]
 
     fill(job, "scores", "score", make)
+
+
+def _scored(job: Job, pairs: list[Pair]) -> Iterator[tuple[Score, Ledger, dict[str, float]]]:
+    """The score of each pair as soon as it is known, with the ledger so far, and what it took in seconds."""
+    if not pairs:
+        return
+    scorer = cast("Scorer", import_module(f"fleetcraft.scoring.{job.settings['scorer']}"))
+    device, ledger = job.settings.get("device"), Ledger()
+    if device is not None:
+        from fleetcraft.pipelines import numerics
+
+        numerics.pin(device, job.settings["hardware"])
+    before = 0.0
+    for scores in scorer.score(job.settings["dimension"], pairs, job.settings, ledger):
+        # Time is shared by what was scored together, so that sums over records are the time that it took.
+        total = ledger.seconds["score"]
+        seconds = ledger.seconds | {"score": round((total - before) / len(scores), 6)}
+        before = total
+        for value in scores:
+            yield value, ledger, seconds
+
+
+def _not_finite(job: Job, store: Store, sample: Sample, value: float | None) -> BadResult | None:
+    """What is wrong with a score that no table could hold."""
+    if value is None or math.isfinite(value):
+        return None
+    return BadResult(
+        f"{job.settings['dimension']} of a video is {value}",
+        file=store.file("videos", sample["video"]),
+        remedy="Look at the video; a score that isn't a number can't enter a table",
+    )
 
 
 def _pair(store: Store, sample: Sample) -> Pair:
