@@ -174,7 +174,9 @@ class Executor(RemoteExecutor):
                 self._failed.pop(result.id, None)
                 self.report_job_success(info)
             else:
-                self._failed[result.id] = result.ending.failure_class if result.ending else "unclassified"
+                ending = result.ending
+                # One that was cancelled didn't fail, and has no class.
+                self._failed[result.id] = (ending.failure_class or ending.outcome.value) if ending else "unclassified"
                 if result.ending is not None and is_certain(result.ending):
                     # Whatever retries are left, Snakemake is not to try it again.
                     info.job.attempt = info.job.restart_times + 1

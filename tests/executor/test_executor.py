@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -317,6 +318,8 @@ def test_an_interrupted_controller_ends_what_runs_and_leaves_nothing_waiting(wor
     controller.send_signal(signal.SIGINT)
     assert controller.wait(300) == 1
     assert set(workflow.states().values()) == {"failed"}
+    (told,) = re.findall(r"by class: (.*)", (workflow.directory / "controller.log").read_text())
+    assert re.fullmatch(r"\d cancelled\.", told), told
     for process in (*workers, *map(int, workflow.lines("started"))):
         assert process_start(process) is None
 
