@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcraft.analysis import figures
+from fleetcraft.analysis import figures, statistics
+from fleetcraft.analysis.latency import geometric_mean_of_medians
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, make_tables, memory_table
 from fleetcraft.analysis.vbench import vbench_table
@@ -294,6 +297,29 @@ def test_the_interval_resamples_prompts_and_not_videos() -> None:
     wide: dict[str, Any] = {"a": [0.0] * 50, "b": [1.0] * 50}
     mean = mean_over_prompts(wide)
     assert (mean.value, mean.low, mean.high) == (0.5, 0.0, 1.0)
+
+
+def test_resamples_of_many_prompts_are_not_held_at_once() -> None:
+    values = {str(number): [number % 97 / 97] for number in range(2_000)}
+    tracemalloc.start()
+    try:
+        mean_over_prompts(values)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50 * 2**20, "all at once would be 160 MB of draws"
+
+
+def test_how_many_resamples_are_drawn_at_once_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {str(number): [1 + number % 7, 1 + number % 11] for number in range(23)}
+
+    def found(at_once: int) -> tuple[object, ...]:
+        monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", at_once)
+        generator = np.random.default_rng(0)
+        drawn = [part for _ in range(2) for _, part in statistics.resampled(23, generator)]
+        return mean_over_prompts(values), geometric_mean_of_medians(values), np.concatenate(drawn).tolist()
+
+    assert found(10**9) == found(23 * 777) == found(1000)
 
 
 def test_a_single_prompt_has_no_interval() -> None:

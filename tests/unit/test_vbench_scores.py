@@ -17,6 +17,7 @@ from checkpoints import list_digests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetcraft.analysis import statistics
 from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST, archive, manifests_of
@@ -419,6 +420,56 @@ def test_a_single_prompt_has_a_score_and_no_interval() -> None:
     row = of(vbench_table(campaign(noise, static(1), ["temporal_flickering"])), "fast")["temporal_flickering"]
     assert row["normalised"]
     assert (row["low"], row["high"], row["difference_low"]) == ("", "", "")
+
+
+def with_dimensions(*dimensions: str, count: int = 1, name: str = "prompt") -> list[dict[str, Any]]:
+    return [{"text": f"{name} {number} of {dimensions}", "dimensions": [*dimensions]} for number in range(count)]
+
+
+def test_a_prompt_with_dimensions_like_no_other_s_takes_the_interval_from_none_of_them() -> None:
+    scored = ["appearance_style", "overall_consistency"]
+    suite = [prompt for prompt in suite_prompts() if {*scored} & {*prompt["dimensions"]}]
+    both = next(prompt for prompt in suite if {*scored} <= {*prompt["dimensions"]})
+    prompts = [both, *[prompt for prompt in suite if prompt["dimensions"] == ["appearance_style"]][:2]]
+    table = of(vbench_table(campaign(noise, prompts, scored, arms=("full",))), "full")
+    assert float(table["appearance_style"]["low"]) < float(table["appearance_style"]["high"])
+    assert table["overall_consistency"]["normalised"]
+    assert table["overall_consistency"]["low"] == "", "it has a single prompt"
+
+
+def test_a_prompt_like_no_other_adds_to_the_spread_as_much_as_any() -> None:
+    lone = with_dimensions("aesthetic_quality", "appearance_style")
+    prompts = [*lone, *with_dimensions("aesthetic_quality", count=9), *with_dimensions("appearance_style", count=9)]
+
+    def score(arm: str, dimension: str, prompt: str, seed: int) -> float:
+        return 0.9 if prompt == lone[0]["text"] else 0.5
+
+    scored = ["aesthetic_quality", "appearance_style"]
+    table = of(vbench_table(campaign(score, prompts, scored, arms=("full",))), "full")
+    for name in scored:
+        assert float(table[name]["low"]) < float(table[name]["normalised"]) < float(table[name]["high"]), name
+
+
+@pytest.mark.parametrize("third", ["scene", "appearance_style"])
+def test_prompts_like_no_other_are_drawn_together(third: str) -> None:
+    """Each of them stands for one dimension of its own, too, in which other prompts are sure to be drawn."""
+    prompts = [
+        *with_dimensions("aesthetic_quality", "appearance_style"),
+        *with_dimensions("aesthetic_quality", third, name="other"),
+        *with_dimensions("appearance_style", count=4),
+        *with_dimensions("scene", count=4),
+    ]
+    scored = ["aesthetic_quality", "appearance_style", "scene"]
+    table = of(vbench_table(campaign(noise, prompts, scored, arms=("full",))), "full")
+    assert all(table[name]["low"] for name in scored)
+
+
+def test_how_many_resamples_are_drawn_at_once_changes_no_bit_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = campaign(noise, suite_prompts()[:200], list(VBENCH))
+    monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", 10**9)
+    at_once = vbench_table(made)
+    monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", 20_000)
+    assert vbench_table(made) == at_once
 
 
 def test_the_official_file_has_upstream_s_shape_values_and_names() -> None:

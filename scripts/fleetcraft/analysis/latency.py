@@ -149,11 +149,14 @@ def geometric_mean_of_medians(groups: Mapping[str, Sequence[float]]) -> tuple[fl
     if len(logs) == 1 and len(logs[0]) == 1:
         return value, None, None
     generator = np.random.default_rng(0)
-    # Medians of resampled rounds, [prompts, resamples]; then prompts are resampled among them.
-    medians = np.stack([np.median(values[resampled(len(values), generator)], axis=1) for values in logs])
-    chosen = resampled(len(logs), generator)
-    means = np.exp(np.mean(medians[chosen, np.arange(RESAMPLES)[:, None]], axis=1))
-    return value, *bounds(means)
+    # Medians of resampled rounds; then prompts are resampled among them.
+    medians, means = np.empty((len(logs), RESAMPLES)), np.empty(RESAMPLES)
+    for of_prompt, values in zip(medians, logs, strict=True):
+        for some, drawn in resampled(len(values), generator):
+            of_prompt[some] = np.median(values[drawn], axis=1)
+    for some, chosen in resampled(len(logs), generator):
+        means[some] = np.mean(medians[chosen, np.arange(RESAMPLES)[some, None]], axis=1)
+    return value, *bounds(np.exp(means))
 
 
 def _by_arm(records: Sequence[Record], phase: str) -> dict[str, dict[tuple[str, int, int], float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from scipy.stats import bootstrap
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+
+_DRAWN_AT_ONCE = 1_000_000
+"""Draws that are held together. All resamples of a large campaign's prompts would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ def mean_over_prompts(values: Mapping[str, Sequence[float]]) -> Mean:
         (by_prompt,),
         np.mean,
         n_resamples=RESAMPLES,
+        batch=_at_once(len(by_prompt)),
         confidence_level=CONFIDENCE,
         method="percentile",
         rng=np.random.default_rng(0),
@@ -43,9 +47,21 @@ def mean_over_prompts(values: Mapping[str, Sequence[float]]) -> Mean:
     return Mean(value, float(interval.low), float(interval.high))
 
 
-def resampled(count: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Which of `count` things each resample of a bootstrap draws: [resamples, count]."""
-    return generator.integers(count, size=(RESAMPLES, count))
+def resampled(count: int, generator: np.random.Generator) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    """Which of `count` things each resample of a bootstrap draws, so many resamples at once as memory should hold.
+
+    Yields which of the `RESAMPLES` these are, and what they draw: [some, count]. How many come at once changes nothing
+    of what is drawn.
+    """
+    at_once = _at_once(count)
+    for first in range(0, RESAMPLES, at_once):
+        some = slice(first, min(first + at_once, RESAMPLES))
+        yield some, generator.integers(count, size=(some.stop - some.start, count))
+
+
+def _at_once(count: int) -> int:
+    """How many resamples of `count` things are drawn together."""
+    return max(1, min(RESAMPLES, _DRAWN_AT_ONCE // count))
 
 
 def bounds(samples: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -250,23 +250,22 @@ def _samples(results: Results, judged: Mapping[str, Mapping[str, Judged]]) -> di
     """Arm → dimension → normalised scores of resampled prompts.
 
     The suite has a set of prompts for each few dimensions. Prompts are drawn from each set as many as it has, once for
-    all arms and dimensions: what dimensions share and arms have in common then counts in totals and differences.
+    all arms and dimensions: what dimensions share and arms have in common then counts in totals and differences. A
+    dimension with a single prompt has none.
     """
-    sets: dict[frozenset[str], list[str]] = defaultdict(list)
-    names = [name for name in VBENCH if name in results.dimensions]
-    for prompt in results.plan["prompts"]:
-        for_it = frozenset(prompt["dimensions"] or names).intersection(names)
-        if for_it:
-            sets[for_it].append(prompt["text"])
-    alone = {name for for_it, prompts in sets.items() if len(prompts) < 2 for name in for_it}
-    sums = {arm: {name: np.zeros((2, RESAMPLES)) for name in names if name not in alone} for arm in judged}
+    names = [name for name in VBENCH if name in results.dimensions and len(_prompts(results, name)) > 1]
+    sums = {arm: {name: np.zeros((2, RESAMPLES)) for name in names} for arm in judged}
     generator = np.random.default_rng(0)
-    for for_it, prompts in sets.items():
-        drawn = resampled(len(prompts), generator)
-        for arm, ones in judged.items():
-            for name in for_it - alone:
-                for total, of_prompts in zip(sums[arm][name], _by_prompt(ones[name], prompts), strict=True):
-                    total += of_prompts[drawn].sum(axis=1)
+    for for_it, prompts in _sets(results, names):
+        parts = [
+            (total, of_prompts)
+            for arm, ones in judged.items()
+            for name in for_it
+            for total, of_prompts in zip(sums[arm][name], _by_prompt(ones[name], prompts), strict=True)
+        ]
+        for some, drawn in resampled(len(prompts), generator):
+            for total, of_prompts in parts:
+                total[some] += of_prompts[drawn].sum(axis=1)
     found: dict[str, dict[str, Samples]] = {}
     for arm, by_name in sums.items():
         found[arm] = {}
@@ -276,6 +275,27 @@ def _samples(results: Results, judged: Mapping[str, Mapping[str, Judged]]) -> di
             score = np.divide(weighed, weights, out=np.full(RESAMPLES, np.nan), where=weights > 0)
             found[arm][name] = dimension.normalised(dimension.fraction(score))
     return found
+
+
+def _sets(results: Results, names: Sequence[str]) -> list[tuple[frozenset[str], list[str]]]:
+    """Those of the dimensions `names` that prompts are for, and these prompts, in sets to be drawn from.
+
+    A set of one prompt would be drawn alike every time: its prompt, which may be another as much as any, would add
+    nothing to an interval, which would be too narrow. So it joins the smallest set that has a dimension with it, for
+    which it is one prompt more to draw from; a set that shares none has no dimension with a second prompt.
+    """
+    found: dict[frozenset[str], list[str]] = defaultdict(list)
+    for prompt in results.plan["prompts"]:
+        if for_it := frozenset(prompt["dimensions"] or names).intersection(names):
+            found[for_it].append(prompt["text"])
+    sets = list(found.items())
+    for lone in [one for one in sets if len(one[1]) == 1]:
+        # It may have been joined by another in the meantime.
+        if lone in sets and (others := [one for one in sets if one is not lone and one[0] & lone[0]]):
+            nearest = min(others, key=lambda one: (len(one[1]), -len(one[0] & lone[0])))
+            sets[sets.index(nearest)] = (nearest[0] | lone[0], [*nearest[1], *lone[1]])
+            sets.remove(lone)
+    return sets
 
 
 def _by_prompt(one: Judged, prompts: list[str]) -> npt.NDArray[np.float64]:
