@@ -199,6 +199,23 @@ def test_prompts_that_would_be_mixed_up_are_refused(
     assert "prompts.txt" in text
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file_s_first_line(
+    small: dict[str, Any], write: Write, tmp_path: Path
+) -> None:
+    file, prompts = write(small), tmp_path / "prompts.txt"
+    for marked in (file, prompts):
+        marked.write_bytes(b"\xef\xbb\xbf# mine\n" + marked.read_bytes())
+    plan = plan_of_file(file)
+    assert [prompt.text for prompt in plan.prompts] == ["a red bicycle", "a blue boat", "a green kite"]
+
+
+def test_a_file_of_prompts_that_can_t_be_opened_is_named(small: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").unlink()
+    (tmp_path / "prompts.txt").symlink_to("prompts.txt")
+    text = refusal(write(small))
+    assert text.startswith(f"{tmp_path}/prompts.txt, key 'prompts.file': this file of prompts can't be read")
+
+
 def test_variables_are_expanded_in_paths_and_nowhere_else(
     small: dict[str, Any], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

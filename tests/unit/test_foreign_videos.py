@@ -195,6 +195,22 @@ def test_strays_of_every_kind_are_left_alone_and_told(
     assert "4 strays there are no .mp4 files: '.DS_Store', 'a blue boat-0.mp4.part', 'older/', …" in videos.remarks[1]
 
 
+def test_a_link_to_itself_among_the_videos_is_named_and_one_whose_target_has_gone_is_a_stray(
+    foreign: dict[str, Any], plan_of: PlanOf, write: Write, directory: Path
+) -> None:
+    (directory / "latest").symlink_to("purged")
+    assert plan_of(foreign).foreign["theirs"].strays == ("latest",)
+    (directory / "loop").symlink_to("loop")
+    text = refusal(write(foreign))
+    assert text.startswith(f"{directory}/loop, key 'arms.theirs.source.videos': this link among the videos can't be")
+
+
+def test_an_index_that_can_t_be_opened_is_named(foreign: dict[str, Any], write: Write, tmp_path: Path) -> None:
+    (tmp_path / "index.csv").symlink_to("index.csv")
+    foreign["arms"]["theirs"]["source"]["index"] = str(tmp_path / "index.csv")
+    assert "index.csv, key 'arms.theirs.source.index': this index of videos can't be read" in refusal(write(foreign))
+
+
 def test_an_index_and_a_list_of_digests_beside_the_videos_are_no_strays(
     foreign: dict[str, Any], index: list[list[str]], plan_of: PlanOf, directory: Path, tmp_path: Path
 ) -> None:
@@ -542,12 +558,13 @@ def test_prompts_that_share_a_file_name_need_an_index(foreign: dict[str, Any], w
     [
         (["01.mp4", "a red bicycle", "0", ""], "prompt 'a red bicycle' with seed 0 is in an earlier row too"),
         (["00.mp4", "a red bicycle", "1", ""], "the file '00.mp4' is in an earlier row too"),
-        (["01.mp4", "a red bicycle", "one", ""], "a seed is a whole number (found 'one')"),
+        (["01.mp4", "a red bicycle", "one", ""], "a seed is a whole number of at most 19 digits (found 'one')"),
         (["../01.mp4", "a red bicycle", "1", ""], "below the directory of the videos (found '../01.mp4')"),
         (["/tmp/01.mp4", "a red bicycle", "1", ""], "below the directory of the videos"),
         (["01.webm", "a red bicycle", "1", ""], "must name an .mp4 file"),
         (["", "a red bicycle", "1", ""], "must name an .mp4 file"),
         (["01.mp4"], "a seed is a whole number"),
+        (["01.mp4", "a red bicycle", "9" * 5000, ""], "a seed is a whole number of at most 19 digits (found '999"),
     ],
 )
 def test_a_row_of_an_index_that_can_t_be_is_named_with_its_line(

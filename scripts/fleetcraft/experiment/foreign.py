@@ -28,6 +28,9 @@ _SUMS = "SHA256SUMS"
 _SHOWN = 3
 """Names that a message shows of many."""
 
+_SEED_DIGITS = len(str(2**63 - 1))
+"""Of the largest seed that an experiment may have."""
+
 _About = tuple[str, int]
 """Prompt and seed."""
 
@@ -114,11 +117,13 @@ def look(
     found = {name: entry for name, entry in entries.items() if name.lower().endswith(".mp4")}
     unused = tuple(sorted(found.keys() - set(files.values())))
     sums = Path(source.sha256sums) if source.sha256sums else directory / _SUMS
-    strays = _strays(directory, entries, {sums, *([Path(source.index)] if source.index else [])})
+    lists = {sums, *([Path(source.index)] if source.index else [])}
+    strays, tangled = _strays(directory, entries, lists, f"{key}.videos")
     suite = any(prompt.dimensions for prompt in prompts)
     faults: list[FleetcraftError] = [
         *_missing(directory, list(files.values()), found, (*unused, *strays), source, f"{key}.videos"),
         *([] if source.index else _twins(directory, files.values(), unused, f"{key}.videos", suite=suite)),
+        *tangled,
     ]
     there = {about: name for about, name in files.items() if name in found}
     sizes, useless = _sizes(directory, {name: found[name] for name in there.values()}, f"{key}.videos")
@@ -154,6 +159,9 @@ def _by_index(index: Path, wanted: Sequence[_About], key: str) -> dict[_About, s
         raise BadInput("there is no such index of videos", file=index, key=key, remedy="Correct the path") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"this is no CSV file in UTF-8: {error}", file=index, key=key, remedy=remedy) from None
+    except OSError as error:
+        problem = f"this index of videos can't be read: {error.strerror}"
+        raise BadInput(problem, file=index, key=key, remedy="Make it readable for you") from None
     of_experiment = set(wanted)
     files: dict[_About, str] = {}
     owners: dict[str, _About] = {}
@@ -184,8 +192,9 @@ def _by_index(index: Path, wanted: Sequence[_About], key: str) -> dict[_About, s
 
 def _row(place: str, row: dict[str, str | None], key: str) -> tuple[_About, str]:
     prompt, seed, file = (row[column] or "" for column in ("prompt", "seed", "file"))
-    if not seed.isascii() or not seed.isdigit():
-        raise BadInput("a seed is a whole number", file=place, key=key, value=seed, remedy="Correct this row")
+    if not seed.isascii() or not seed.isdigit() or len(seed) > _SEED_DIGITS:
+        problem = f"a seed is a whole number of at most {_SEED_DIGITS} digits"
+        raise BadInput(problem, file=place, key=key, value=seed, remedy="Correct this row")
     path = PurePosixPath(os.path.normpath(file))
     if not file or path.is_absolute() or path.parts[:1] == ("..",) or path.suffix.lower() != ".mp4":
         raise BadInput(
@@ -217,14 +226,24 @@ def _listed(directory: Path, wanted: Iterable[str], key: str) -> dict[str, os.Di
     return found
 
 
-def _strays(directory: Path, entries: dict[str, os.DirEntry[str]], lists: set[Path]) -> tuple[str, ...]:
-    """What is neither a video, nor one of the `lists`, nor a folder that was looked into."""
+def _strays(
+    directory: Path, entries: dict[str, os.DirEntry[str]], lists: set[Path], key: str
+) -> tuple[tuple[str, ...], list[BadInput]]:
+    """What is neither a video, nor one of the `lists`, nor a folder that was looked into; and links that lead nowhere.
+
+    A link whose target has gone is a stray like others; one to itself, or to where nobody may look, is a mistake.
+    """
     folders = {os.path.dirname(name) for name in entries}  # noqa: PTH120
-    return tuple(
-        f"{name}/" if entry.is_dir() else name
-        for name, entry in sorted(entries.items())
-        if not name.lower().endswith(".mp4") and name not in folders and directory / name not in lists
-    )
+    strays, faults = [], []
+    for name, entry in sorted(entries.items()):
+        if name.lower().endswith(".mp4") or name in folders or directory / name in lists:
+            continue
+        try:
+            strays.append(f"{name}/" if entry.is_dir() else name)
+        except OSError as error:
+            problem = f"this link among the videos can't be followed: {error.strerror}"
+            faults.append(BadInput(problem, file=directory / name, key=key, remedy="Remove or correct the link"))
+    return tuple(strays), faults
 
 
 def _missing(

@@ -48,13 +48,21 @@ def _from_suite(chosen: Prompts) -> tuple[Prompt, ...]:
 
 def _from_file(file: Path) -> tuple[Prompt, ...]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        # Some editors begin a file with a byte-order mark, which is no part of its first prompt.
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (FileNotFoundError, IsADirectoryError) as error:
         raise BadInput(
             "there is no such file of prompts", file=file, key="prompts.file", remedy="Correct the path"
         ) from error
     except UnicodeDecodeError as error:
         raise BadInput("this file of prompts is not UTF-8", file=file, remedy="Save it as UTF-8") from error
+    except OSError as error:
+        raise BadInput(
+            f"this file of prompts can't be read: {error.strerror}",
+            file=file,
+            key="prompts.file",
+            remedy="Make it readable for you",
+        ) from error
     seen: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
