@@ -68,6 +68,17 @@ def test_an_added_seed_leaves_other_seeds_shards_alone_where_prompts_fill_them(
         assert sum(after.get(name) != shard for name, shard in before.items()) <= 1
 
 
+def test_seeds_share_a_shard_from_twice_as_many_places_as_prompts_on_and_a_prompt_more_parts_them() -> None:
+    def seeds_of(texts: str, numbers: list[int], size: int) -> list[tuple[int, ...]]:
+        return [shard.seeds for shard in shards_of([*texts], numbers, size).values()]
+
+    assert seeds_of("abcd", [0, 1, 2, 3], 7) == [(0,), (1,), (2,), (3,)]
+    assert seeds_of("abcd", [0, 1, 2, 3], 8) == [(0, 1), (2, 3)]
+    assert seeds_of("abcde", [0, 1, 2, 3], 8) == [(0,), (1,), (2,), (3,)]
+    assert seeds_of("abcd", [0, 1, 2], 12) == [(0, 1, 2)]
+    assert seeds_of("abcd", [0, 1, 2, 3], 12) == [(0, 1), (2, 3)], "a seed too many halves them"
+
+
 def test_names_tell_seed_and_place() -> None:
     assert [shard.name for shard in Shards("ab", "ab", [3], 4).values()] == ["all"]
     assert [shard.name for shard in Shards("ab", "ab", [0, 1, 8], 4).values()] == ["s0-7", "s8-15"]

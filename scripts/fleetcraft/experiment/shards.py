@@ -5,6 +5,10 @@ holds at most `size` pairs. Where a pair lands depends on its own prompt and see
 depends on that neighbourhood alone. So an added prompt touches one group of each seed, an added seed makes new groups
 and leaves the others as they are, and the order of the prompts in their file never counts.
 
+Where `size` is at least twice the number of prompts, a group has all prompts and as many seeds as fit, and is less
+stable: an added prompt is in every group, and where fewer seeds fit with it, parts seeds that shared one; an added seed
+may halve the group that it falls into. What was made stays what it is, but for arms whose batches are cut otherwise.
+
 Further seeds, which only the prompts of some dimension have, make groups of their own beside these.
 """
 
