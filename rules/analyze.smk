@@ -1,13 +1,14 @@
-# Needs: all manifests. Makes: tables and figures, which enter Snakemake's report.
+# Needs: the manifests of the experiment's own arms; what shows the candidates of searches is in search.smk. Makes: tables
+# and figures, which enter Snakemake's report.
 
 
 rule tables:
     """Compute every table from the records alone, and what VBench would write of its dimensions."""
     input:
         plan=PATHS.plan,
-        latents=all_manifests("latents"),
-        videos=all_manifests("videos"),
-        scores=all_manifests("scores"),
+        latents=all_manifests("latents", candidates=False),
+        videos=all_manifests("videos", candidates=False),
+        scores=all_manifests("scores", candidates=False),
     output:
         scores=report(
             PATHS.table("scores"),

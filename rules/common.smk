@@ -151,11 +151,12 @@ def trials(wildcards):
     ]
 
 
-def all_manifests(kind):
-    """Stands for all manifests that hold records of one kind."""
+def all_manifests(kind, candidates=True):
+    """Stands for all manifests that hold records of one kind; without `candidates`, of the experiment's own arms."""
 
     def manifests(wildcards):
-        return [str(manifest) for manifest in manifests_of(PLAN).get(kind, [])]
+        found = manifests_of(PLAN, candidates=candidates)
+        return [str(manifest) for manifest in found.get(kind, [])]
 
     return manifests
 

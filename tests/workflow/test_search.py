@@ -83,11 +83,15 @@ def test_a_winner_is_what_its_seed_gives_in_the_full_arm(campaign: Campaign) -> 
     assert (made["sample"], made["values_sha256"]) == (winner["sample"], winner["values_sha256"])
 
 
-def test_lost_choices_are_made_again_without_computing_anything(campaign: Campaign) -> None:
+def test_lost_choices_and_candidates_are_made_again_without_computing_anything(campaign: Campaign) -> None:
     before = campaign.artifacts()
-    shutil.rmtree(campaign.directory / "scratch/demo-search/choices")
+    scratch = campaign.directory / "scratch/demo-search"
+    lost = ["choices", *(f"{kind}/draft@1" for kind in ("latents", "videos", "scores"))]
+    for name in lost:
+        shutil.rmtree(scratch / name)
     run = campaign.complete()
     assert run.jobs["choose"] == 2
+    assert all(any((scratch / name).rglob("*.jsonl")) for name in lost)
     assert campaign.artifacts() == before
 
 

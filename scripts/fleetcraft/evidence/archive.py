@@ -58,14 +58,14 @@ def archive(plan: Plan, tables: Iterable[Path], figures: Iterable[Path], vbench:
     write_text(Path(plan.paths.evidence_digest), f"{digest}  {evidence.name}/{MANIFEST}\n")
 
 
-def manifests_of(plan: Plan) -> dict[str, list[Path]]:
-    """Kind of record → the manifests that hold them."""
+def manifests_of(plan: Plan, *, candidates: bool = True) -> dict[str, list[Path]]:
+    """Kind of record → the manifests that hold them; without `candidates`, of the experiment's own arms alone."""
     paths, shards = plan.paths, list(plan.shards)
-    arms = [*plan.arms, *plan.searches.hidden]
+    arms = [*plan.arms, *(plan.searches.hidden if candidates else [])]
     choices = [plan.searches.manifest(choice, shard) for choice in plan.searches.choices for shard in shards]
     return {
         "models": [Path(paths.model(model)) for model in plan.used_models],
-        "latents": [Path(paths.latents(arm, shard)) for arm in plan.made_arms for shard in shards],
+        "latents": [Path(paths.latents(arm, shard)) for arm in plan.made_arms if arm in arms for shard in shards],
         "videos": [Path(paths.videos(arm, shard)) for arm in arms for shard in shards],
         "scores": [
             Path(paths.scores(arm, dimension, shard))
