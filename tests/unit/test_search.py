@@ -17,8 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcraft.analysis.search import expected_best, search_tables
-from fleetcraft.analysis.tables import Results
+from fleetcraft.analysis.tables import Results, make_tables
+from fleetcraft.analysis.vbench import vbench_table
+from fleetcraft.cli.plan import plan_text
+from fleetcraft.cli.summary import summary_text
+from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.evidence.verify import _check_choices, _check_samples
+from fleetcraft.experiment.costs import ArmCost, searched_flops
 from fleetcraft.experiment.plan import Plan, Sample
 from fleetcraft.experiment.search import Choice
 from fleetcraft.ground.errors import BadInput, BadResult, Damaged, PurgedScratch
@@ -381,6 +386,7 @@ def results_of(plan: Plan) -> Results:
                 key = plan.video_key(sample)
                 latents = about | {"kind": "latents", "work": work, "seconds": seconds}
                 video = about | {"kind": "videos", "key": key, "sha256": key, "bytes": 1, "encoder": encoder}
+                video["shape"] = [5, 32, 32, 3]
                 results.add([latents, video | {"decoded": {"seconds": {"decode": 0.25}}, "seconds": {"encode": 9.0}}])
             if arm not in plan.experiment.searches:
                 results.add(read_records(Path(plan.paths.scores(arm, VERIFIER, shard))))
@@ -423,6 +429,88 @@ def test_the_account_of_a_search_adds_up(played: tuple[Plan, Results]) -> None:
     assert float(rows["best", "total"]["device_seconds_per_video"]) == pytest.approx(13.0)
     assert [rows["halving", step]["kept"] for step in ("round 1", "round 2")] == ["3", "1"]
     assert float(rows["best", "round 1"]["mean_of_kept"]) > float(rows["best", "round 1"]["mean"])
+
+
+@pytest.mark.parametrize(
+    ("arm", "search", "flops"),
+    [
+        ("best", {"candidates": 4, "rounds": [{"arm": "full"}], "recommit": "full"}, 4000),
+        ("halving", {"recommit": "cached"}, 5 * 100 + 3 * 300),
+        ("halving", {"recommit": "draft"}, 5 * 100 + 3 * 300),
+    ],
+)
+def test_a_winner_that_a_round_has_made_is_charged_once(
+    searching: dict[str, Any], plan_of: PlanOf, arm: str, search: dict[str, Any], flops: int
+) -> None:
+    searching["scoring"]["dimensions"] = [VERIFIER]
+    searching["arms"][arm]["search"] |= search
+    plan = plan_of(searching)
+    play(plan)
+    for shard in plan.shards:
+        for other in ("full", "cached", "draft"):
+            write_scores(plan, other, shard, by_seed)
+    results = results_of(plan)
+    made = {
+        record["sample"]: record["work"]["flops_computed"]
+        for (owner, _, _), record in results.latents.items()
+        if owner in {arm, *(name for number in (1, 2) for name in entrants_of(plan, arm, number))}
+    }
+    assert sum(made.values()) == flops * plan.samples_of_arm, "of all samples that the search has, each once"
+    tables = search_tables(results)
+    rows = {row["step"]: row for row in rows_of(tables["search"]) if row["arm"] == arm}
+    assert int(rows["total"]["flops_per_video"]) == flops
+    assert int(rows["recommit"]["flops_per_video"]) == 0
+    assert float(rows["recommit"]["device_seconds_per_video"]) == 0
+    (winners,) = (
+        row for row in rows_of(tables["search_quality"]) if (row["arm"], row["videos_are"]) == (arm, "recommitted")
+    )
+    assert int(winners["flops_per_video"]) == flops
+    planned = searched_flops(plan, {name: made_at(FLOPS[name]) for name in FLOPS})
+    assert planned[arm] == flops
+
+
+def entrants_of(plan: Plan, arm: str, number: int) -> list[str]:
+    return plan.searches.entrants(Choice(arm, number)) if number <= len(plan.experiment.searches[arm].rounds) else []
+
+
+def made_at(flops: int) -> ArmCost:
+    return ArmCost(forwards=1, rows=1, forward_flops=flops, sample_flops=flops, weights={})
+
+
+def test_tables_of_arms_are_the_same_without_the_records_of_candidates(played: tuple[Plan, Results]) -> None:
+    plan, results = played
+    for record in results.latents.values():
+        record["work"]["flops_possible"] += 1  # the cache of one arm has skipped something
+    own = Results(plan.document())
+    for kind in ("latents", "videos"):
+        for about, record in getattr(results, kind).items():
+            if about[0] in plan.arms:
+                getattr(own, kind)[about] = record
+    for dimension, records in results.scores.items():
+        own.scores[dimension] = {about: record for about, record in records.items() if about[0] in plan.arms}
+    own.memory = {about: held for about, held in results.memory.items() if about[0] in plan.arms}
+    assert len(own.videos) < len(results.videos)
+    assert make_tables(own) == make_tables(results)
+    assert vbench_table(own) == vbench_table(results)
+    named = {file for files in manifests_of(plan, candidates=False).values() for file in map(str, files)}
+    assert not any(f"/{arm}/" in file for arm in plan.searches.hidden for file in named)
+    assert {plan.paths.latents(arm, shard) for arm in plan.arms for shard in plan.shards} <= named
+    assert {plan.paths.scores(arm, VERIFIER, shard) for arm in plan.arms for shard in plan.shards} <= named
+
+
+def test_scores_of_winners_against_videos_of_another_noise_are_remarked_on(
+    searching: dict[str, Any], plan_of: PlanOf
+) -> None:
+    assert plan_of(searching).remarks == []
+    searching["scoring"]["dimensions"] += ["psnr", "ssim"]
+    plan = plan_of(searching)
+    said = "best: psnr, ssim compare each winner with full's video, which is of another noise"
+    assert said in plan.remarks[0]
+    assert said in plan_text(plan)
+    table = Path(plan.paths.table("scores"))
+    table.parent.mkdir(parents=True)
+    table.write_text("arm,dimension,videos,mean,low,high\nbest,psnr,6,9.0,8.0,10.0\n")
+    assert "compare winners with full's videos of another noise:\n  best: psnr, ssim" in summary_text(plan)
 
 
 def test_more_candidates_are_better_by_their_verifier_and_cost_more(played: tuple[Plan, Results]) -> None:

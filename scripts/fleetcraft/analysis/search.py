@@ -157,7 +157,7 @@ def _accounts(results: Results, searches: Mapping[str, Search], costs: Costs) ->
             )
         won = _mean(list(results.values(arm, search.verifier).values()))
         for step, made_in, entering, names in (
-            ("recommit", search.recommit, 1, [arm]),
+            ("recommit", search.recommit, 1, _winners(arm, search)),
             ("total", "", search.candidates, _all(arm, search)),
         ):
             cost = costs.of(names, search.verifier)
@@ -197,8 +197,13 @@ def _pools(results: Results, names: Sequence[str], search: Search) -> dict[tuple
 
 
 def _all(arm: str, search: Search) -> list[str]:
-    """The arms of all candidates of a search, and of its winners."""
-    return [*(name for names in entrants(arm, search) for name in names), arm]
+    """The arms of all that a search has made: of its candidates, and of its winners."""
+    return [*(name for names in entrants(arm, search) for name in names), *_winners(arm, search)]
+
+
+def _winners(arm: str, search: Search) -> list[str]:
+    """The arm whose videos are made once the winners are known; none where a round has made and scored them."""
+    return [] if search.winner_is_a_candidate else [arm]
 
 
 def _powers_of_two(most: int) -> list[int]:

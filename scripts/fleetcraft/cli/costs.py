@@ -73,7 +73,8 @@ def cost_lines(plan: Plan) -> list[str]:
             f"{_short(total / 1e15)} PFLOP for the campaign, if everything is computed: caches skip some of it. `of`"
             " says how many samples are in a forward where it is more than one, those of guidance included."
             + (
-                " A search counts all candidates and the winner; what arms have in common is made once."
+                " A search counts all candidates, and the winner where it is none of them; what arms have in common is"
+                " made once."
                 if searched
                 else ""
             )

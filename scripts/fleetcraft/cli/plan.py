@@ -54,6 +54,7 @@ def plan_text(plan: Plan) -> str:
         f"  arms     {', '.join(f'{arm} (baseline)' if arm == plan.baseline else arm for arm in plan.arms)}",
         *_foreign_lines(plan),
         *_search_lines(plan),
+        *(f"  {'':<8} {remark}" for remark in plan.remarks),
         f"  video    {video.width}×{video.height}, {video.frames} frames at {video.fps} a second",
         f"  shards   {len(sizes):,} an arm, of {_range_text(sizes)}",
         f"  scores   {', '.join(plan.dimensions)}",
@@ -90,12 +91,11 @@ def _range_text(sizes: list[int]) -> str:
 
 
 def _foreign_lines(plan: Plan) -> list[str]:
-    """What of the arms exists already, and what is to be known of it."""
-    lines = [
+    """What of the arms exists already."""
+    return [
         f"  {arm:<8} {len(videos.files):,} existing videos, as they are, of {videos.directory}"
         for arm, videos in plan.foreign.items()
     ]
-    return [*lines, *(f"  {'':<8} {remark}" for remark in plan.remarks)]
 
 
 def _search_lines(plan: Plan) -> list[str]:

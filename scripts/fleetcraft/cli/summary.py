@@ -68,7 +68,7 @@ def summary_text(plan: Plan) -> str:
     text = io.StringIO()
     console = Console(file=text, width=160)
     console.print(table)
-    for line in _encoder_note(plan):
+    for line in [*_encoder_note(plan), *_noise_note(plan)]:
         console.print(line, highlight=False)
     if any(cut.values()):
         numbers = ", ".join(f"{number} of {arm}" for arm, number in cut.items() if number)
@@ -90,6 +90,13 @@ def _encoder_note(plan: Plan) -> list[str]:
         elif row["settings"] == "vouched for":
             lines.append(f"  {row['arm']}: {row['encoder']}, encoded as the others are by the experiment's own word")
     return ["Encoders shift scores: only arms that share one are compared.", *lines, ""] if lines else []
+
+
+def _noise_note(plan: Plan) -> list[str]:
+    """Which scores compare videos that were never meant to be alike."""
+    lines = [f"  {arm}: {', '.join(dimensions)}" for arm, dimensions in plan.of_other_noise.items()]
+    head = f"Of a search, these compare winners with {plan.baseline}'s videos of another noise:"
+    return [head, *lines, ""] if lines else []
 
 
 def _latencies(plan: Plan) -> str:

@@ -227,6 +227,14 @@ class Search(Model):
             entering = counts[-1][1]
         return counts
 
+    @property
+    def winner_is_a_candidate(self) -> bool:
+        """Whether the winner is a video that a round has seen, so that it costs nothing beyond the candidates.
+
+        It has entered every round: those of the later ones are chosen among those of the earlier.
+        """
+        return self.recommit in [one.arm for one in self.rounds]
+
     @model_validator(mode="after")
     def _narrows(self) -> Search:
         for number, (entering, kept) in enumerate(self.counts):

@@ -52,13 +52,13 @@ class ArmCost:
 
 def searched_flops(plan: Plan, costs: Mapping[str, ArmCost]) -> dict[str, int]:
     """Searched arm → FLOPs of one of its videos, with all candidates; `costs` are those of the generated arms."""
-    return {
-        name: sum(
-            costs[one.arm].sample_flops * count for one, (count, _) in zip(search.rounds, search.counts, strict=True)
-        )
-        + costs[search.recommit].sample_flops
-        for name, search in plan.experiment.searches.items()
-    }
+    found = {}
+    for name, search in plan.experiment.searches.items():
+        made = [(one.arm, count) for one, (count, _) in zip(search.rounds, search.counts, strict=True)]
+        if not search.winner_is_a_candidate:
+            made.append((search.recommit, 1))
+        found[name] = sum(costs[arm].sample_flops * count for arm, count in made)
+    return found
 
 
 def model_cost(plan: Plan, name: str) -> ModelCost:

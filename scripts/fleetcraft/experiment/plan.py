@@ -192,7 +192,19 @@ class Plan:
             found.append(f"{arm} was encoded as the others are by the experiment's own word")
         for arm, videos in self.foreign.items():
             found += [f"{arm}: {remark}" for remark in videos.remarks]
+        for arm, dimensions in self.of_other_noise.items():
+            found.append(
+                f"{arm}: {', '.join(dimensions)} compare each winner with {self.baseline}'s video, which is of"
+                " another noise unless the first candidate has won: they tell how far apart the two are, and nothing of"
+                " their worth"
+            )
         return found
+
+    @property
+    def of_other_noise(self) -> dict[str, list[str]]:
+        """Searched arm → its dimensions that compare with the baseline, though winners have noise of their own."""
+        compared = [name for name in self.dimensions if self.known[name].pairwise]
+        return {arm: compared for arm in self.experiment.searches if compared}
 
     def vouched_stream(self, arm: str) -> str | None:
         """Codec and pixel format that an arm's existing videos must have for what the experiment vouches for.
