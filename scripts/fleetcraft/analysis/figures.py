@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 
 from fleetcraft.analysis.encodings import not_compared
 from fleetcraft.analysis.latency import measured, timed_passes
-from fleetcraft.analysis.search import BEST_OF, RECOMMITTED, Costs, Point, quality_points, searches_of
+from fleetcraft.analysis.search import BEST_OF, RECOMMITTED, Costs, Point, quality_points
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt
+from fleetcraft.experiment.search import searches_in
 from fleetcraft.ground.files import new_file
 from fleetcraft.ground.records import Record
 from fleetcraft.timing.passes import PHASES
@@ -106,7 +107,7 @@ def phases_figure(counted: Sequence[Record], arms: Sequence[str], path: Path) ->
 def search_figure(results: Results, labels: Mapping[str, str], path: Path) -> None:
     """Quality against compute, a panel a verifier: other arms as dots, winners in full as stars, and as a line the best
     of more and more candidates. `labels` names the dimensions."""
-    searches, costs = searches_of(results), Costs(results)
+    searches, costs = searches_in(results.plan), Costs(results)
     points = list(quality_points(results, costs))
     baseline = costs.of([results.plan["baseline"]]).flops
     unit, measure = (baseline, "FLOPs of a baseline's video") if baseline else (1e12, "TFLOP")

@@ -16,7 +16,7 @@ from statistics import fmean
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt, csv_text, interval, number
 from fleetcraft.experiment.arms import Search
-from fleetcraft.experiment.search import entrants
+from fleetcraft.experiment.search import entrants, searches_in
 
 AS_IT_IS, BEST_OF, RECOMMITTED = "as they are", "best of candidates", "recommitted"
 """What the videos of a point are."""
@@ -68,9 +68,9 @@ class Costs:
             self._made[arm] = Cost(fmean(known) if len(known) == len(counted) else None, fmean(seconds[arm]))
         # A scorer that has a model says where it runs.
         self._judged: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for dimension, records in results.scores.items():
-            if "place" in results.plan["scorers"][dimension]:
-                for (arm, _, _), record in records.items():
+        for dimension, settings in results.plan["scorers"].items():
+            if "place" in settings:
+                for (arm, _, _), record in results.scores[dimension].items():
                     self._judged[arm, dimension].append(record.get("seconds", {}).get("score", 0.0))
 
     def of(self, arms: Iterable[str], verifier: str | None = None) -> Cost:
@@ -85,18 +85,9 @@ class Costs:
         return Cost(flops, seconds)
 
 
-def searches_of(results: Results) -> dict[str, Search]:
-    """The searched arms of a campaign."""
-    return {
-        arm: Search.model_validate(condition["search"])
-        for arm, condition in results.plan["conditions"].items()
-        if "search" in condition
-    }
-
-
 def search_tables(results: Results) -> dict[str, str]:
     """Name → CSV text: `search` and `search_quality`; nothing for a campaign that searches nothing."""
-    searches = searches_of(results)
+    searches = searches_in(results.plan)
     if not searches:
         return {}
     costs = Costs(results)
@@ -105,7 +96,7 @@ def search_tables(results: Results) -> dict[str, str]:
 
 def quality_points(results: Results, costs: Costs) -> Iterator[Point]:
     """Every other arm as it is; and of each search the best of more and more candidates, and its winners."""
-    searches = searches_of(results)
+    searches = searches_in(results.plan)
     for arm in results.arms:
         if arm not in searches:
             for dimension in results.dimensions:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetcraft.analysis.encodings import not_compared
-from fleetcraft.analysis.search import searches_of
 from fleetcraft.analysis.statistics import RESAMPLES, bounds, resampled
 from fleetcraft.analysis.tables import Results, csv_text, number
+from fleetcraft.experiment.search import searches_in
 from fleetcraft.experiment.video_names import video_name
 from fleetcraft.scoring.vbench_dimensions import COMPOSITES, VBENCH, VBenchDimension, combined, dimensions_of, missing
 
@@ -145,7 +145,7 @@ def _official(results: Results, judged: Mapping[str, Judged]) -> str:
 def _judged(results: Results, arm: str) -> dict[str, Judged]:
     """Dimension → what became of an arm's videos in it, for those of VBench, by their very names, in its order."""
     found = {}
-    search = searches_of(results).get(arm)
+    search = searches_in(results.plan).get(arm)
     for name, dimension in VBENCH.items():
         if name in results.dimensions:
             judged = {

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fleetcraft.analysis.latency import latency_tables
-from fleetcraft.analysis.search import search_tables, searches_of
+from fleetcraft.analysis.search import search_tables
 from fleetcraft.analysis.tables import Results, make_tables, read_results
 from fleetcraft.analysis.vbench import official_results, vbench_table
 from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.experiment.conditions import conditions_of
 from fleetcraft.experiment.prompts import Prompt
-from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants
+from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants, searches_in
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.shards import SuiteShards
 from fleetcraft.ground.digests import sha256_file
@@ -94,7 +94,7 @@ def _check_digests(directory: Path, manifest: Path) -> Iterator[str]:
 def _check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
     prompts = [Prompt(prompt["text"], frozenset(prompt["dimensions"])) for prompt in plan["prompts"]]
     shards = SuiteShards(prompts, Seeds.of_plan(plan), plan["experiment"]["shard_size"])
-    conditions, drawn = conditions_of(plan["conditions"]), candidates(searches_of(results))
+    conditions, drawn = conditions_of(plan["conditions"]), candidates(searches_in(plan))
     for arm in dict.fromkeys([*conditions, *drawn]):
         condition = conditions[arm if arm in conditions else drawn[arm].made_in]
         for shard in shards.values():
@@ -127,7 +127,7 @@ def _drawn_seed(results: Results, candidate: Candidate, prompt: str, seed: int) 
 
 def _check_choices(plan: dict[str, Any], results: Results) -> Iterator[str]:
     """Every choice is among the candidates that were planned, by their recorded scores, as the search says."""
-    for name, search in searches_of(results).items():
+    for name, search in searches_in(plan).items():
         for number, (arms, (_, keep)) in enumerate(zip(entrants(name, search), search.counts, strict=True), 1):
             for prompt, seed in results.planned:
                 about = f"round {number} of {name!r}, prompt {prompt!r}, seed {seed}"

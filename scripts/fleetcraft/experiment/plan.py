@@ -40,9 +40,10 @@ from fleetcraft.experiment.refusals import (
     refuse_impossible_shapes,
     refuse_unsuited_dimensions,
 )
+from fleetcraft.experiment.scored import Scored
 from fleetcraft.experiment.search import Searches
 from fleetcraft.experiment.seeds import Seeds
-from fleetcraft.experiment.shards import SuiteShards
+from fleetcraft.experiment.shards import Shard, SuiteShards
 from fleetcraft.experiment.sources import ModelSource, refuse_own_scheduler, resolve, resolve_without_weights
 from fleetcraft.experiment.verifiers import resolve_verifier
 from fleetcraft.ground.digests import key_of
@@ -148,6 +149,13 @@ class Plan:
         }
         """Every dimension that this experiment can have, its verifiers among them."""
         self.searches = Searches(self)
+        self.scored = Scored(
+            [self.known[name] for name in self.dimensions],
+            self.arms,
+            self.baseline,
+            self.not_compared,
+            experiment.searches,
+        )
         refuse_idle_dimensions(self)
         refuse_unsuited_dimensions(self)
         refuse_blind_searches(self)
@@ -220,7 +228,7 @@ class Plan:
 
     def scored_dimensions(self, arm: str) -> list[str]:
         """The dimensions that the videos of an arm are scored in."""
-        return self.dimensions if arm in self.experiment.arms else self.searches.scored(arm)
+        return self.scored.dimensions(arm)
 
     def settings(self, arm: str) -> Arm:
         """The settings that the samples of an arm are made with."""
@@ -280,20 +288,18 @@ class Plan:
 
     def scored_samples(self, arm: str, dimension: str, shard: str) -> tuple[Sample, ...]:
         """Those whose prompts were written for `dimension`; all where the prompts are the user's own."""
-        if self.shards[shard].further not in (None, self.known[dimension].suited):
+        members = self.shards[shard]
+        if not self._scores_any(dimension, members):
             return ()
-        return tuple(sample for sample in self.samples(arm, shard) if self.is_scored(sample.prompt, dimension))
+        return tuple(
+            sample for sample in self.samples(arm, shard) if self.scored.has(dimension, sample.prompt, members.further)
+        )
 
     def scored_shards(self, arm: str, dimension: str) -> list[str]:
         """The shards in which `dimension` has something to score in `arm`."""
-        if self.known[dimension].pairwise and (arm == self.baseline or arm in self.not_compared):
+        if dimension not in self.scored_dimensions(arm):
             return []
-        return [
-            name
-            for name, shard in self.shards.items()
-            if shard.further in (None, self.known[dimension].suited)
-            and any(self.is_scored(prompt, dimension) for prompt in shard.prompts)
-        ]
+        return [name for name, shard in self.shards.items() if self._scores_any(dimension, shard)]
 
     @property
     def timed_samples(self) -> list[tuple[str, int]]:
@@ -303,11 +309,10 @@ class Plan:
 
     def is_scored(self, prompt: Prompt, dimension: str) -> bool:
         """Whether a prompt's videos are scored in `dimension`, where there is a baseline to compare with."""
-        return (
-            not prompt.dimensions
-            or self.known[dimension].any_prompt
-            or self.known[dimension].suited in prompt.dimensions
-        )
+        return self.known[dimension].suits(prompt.dimensions)
+
+    def _scores_any(self, dimension: str, shard: Shard[Prompt]) -> bool:
+        return any(self.scored.has(dimension, prompt, shard.further) for prompt in shard.prompts)
 
     def _find_weights(self) -> dict[str, dict[str, str]]:
         """Dimension → SHA-256 of each file of weights that it needs; only for those that need some."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fleetcraft.experiment.arms import Search
 from fleetcraft.ground.digests import key_of
@@ -52,6 +52,15 @@ class Candidate:
     made_in: str
     draws: int | Choice
     place: int = 0
+
+
+def searches_in(plan: Mapping[str, Any]) -> dict[str, Search]:
+    """Searched arm → its search, of the plan that has this document."""
+    return {
+        arm: Search.model_validate(condition["search"])
+        for arm, condition in plan["conditions"].items()
+        if "search" in condition
+    }
 
 
 def entrants(name: str, search: Search) -> list[list[str]]:
@@ -108,11 +117,6 @@ class Searches:
     def entrants(self, choice: Choice) -> list[str]:
         """The arms of the candidates that a choice is made among."""
         return entrants(choice.search, self._searches[choice.search])[choice.round - 1]
-
-    def scored(self, arm: str) -> list[str]:
-        """The dimensions that a hidden arm is scored in: those of whoever chooses from it."""
-        verifiers = {self._searches[choice.search].verifier for choice in self.choices if arm in self.entrants(choice)}
-        return [dimension for dimension in self._plan.dimensions if dimension in verifiers]
 
     def before(self, arm: str) -> Choice | None:
         """The choice that decides what `arm` is made of; None where the plan does."""

@@ -8,7 +8,7 @@ with other weights than upstream's, is another dimension: `proxy-` and the name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fleetcraft.ground.errors import BadEnvironment
@@ -97,6 +97,10 @@ class Dimension:
     def suited(self) -> str:
         """The name under which a suite has its prompts."""
         return self.prompts_of or self.name.removeprefix(PROXY)
+
+    def suits(self, dimensions: Collection[str]) -> bool:
+        """Whether it suits a prompt that a suite has for `dimensions`; none are those of a prompt of the user's own."""
+        return not dimensions or self.any_prompt or self.suited in dimensions
 
     def fewest_frames(self, fps: int) -> int:
         """How many frames a video of this rate must have."""
