@@ -289,7 +289,7 @@ def test_the_order_of_records_does_not_count() -> None:
 def test_two_records_about_one_thing_are_an_error() -> None:
     made = results(scores(0.0))
     with pytest.raises(Damaged, match="two latents records for arm 'full', prompt 'a', seed 1"):
-        made.add([{"kind": "latents", "arm": "full", "prompt": "a", "seed": 1}])
+        made.add([{"kind": "latents", "arm": "full", "prompt": "a", "seed": 1, "sample": "s", "work": {}}])
 
 
 def test_the_interval_resamples_prompts_and_not_videos() -> None:

@@ -15,7 +15,7 @@ from experiments import changed
 from plans import all_samples
 
 from fleetcraft.analysis.tables import Results
-from fleetcraft.evidence.verify import _check_samples
+from fleetcraft.evidence.planned import check_samples
 from fleetcraft.experiment.conditions import conditions_of
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.experiment.seeds import Seeds
@@ -357,11 +357,11 @@ def test_evidence_is_checked_by_the_places_of_batched_samples(
     for sample in all_samples(plan):
         about = (sample.arm, sample.prompt.text, sample.seed)
         results.latents[about] = results.videos[about] = {"sample": sample.sample_id, "key": plan.video_key(sample)}
-    assert list(_check_samples(results.plan, results)) == []
+    assert list(check_samples(results.plan, results)) == []
     misplaced = next(sample for sample in all_samples(plan) if sample.arm == "full" and sample.position == 1)
     elsewhere = plan.conditions["full"].sample_id(misplaced.prompt.text, misplaced.seed, 0)
     results.latents["full", misplaced.prompt.text, misplaced.seed] = {"sample": elsewhere}
-    (finding,) = _check_samples(results.plan, results)
+    (finding,) = check_samples(results.plan, results)
     assert finding == f"mismatched: a latents record is of sample {elsewhere}, planned was {misplaced.sample_id}"
 
 

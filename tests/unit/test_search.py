@@ -22,7 +22,7 @@ from fleetcraft.analysis.vbench import vbench_table
 from fleetcraft.cli.plan import plan_text
 from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
-from fleetcraft.evidence.verify import _check_choices, _check_samples
+from fleetcraft.evidence.planned import check_choices, check_nothing_else, check_samples, check_scores
 from fleetcraft.experiment.costs import ArmCost, searched_flops
 from fleetcraft.experiment.plan import Plan, Sample
 from fleetcraft.experiment.search import Choice
@@ -532,12 +532,23 @@ def test_a_campaign_without_searches_has_no_tables_of_them(small: dict[str, Any]
 
 def findings(plan: Plan, results: Results) -> list[str]:
     document = plan.document()
-    return [*_check_samples(document, results), *_check_choices(document, results)]
+    return [
+        *check_samples(document, results),
+        *check_scores(document, results),
+        *check_nothing_else(document, results),
+        *check_choices(document, results),
+    ]
 
 
 def test_the_evidence_of_a_search_is_checked_to_its_choices(played: tuple[Plan, Results]) -> None:
     plan, results = played
     assert findings(plan, results) == []
+
+
+def test_two_records_of_one_choice_are_an_error(played: tuple[Plan, Results]) -> None:
+    _, results = played
+    with pytest.raises(Damaged, match="two choices records for arm 'best'"):
+        results.add([next(record for about, record in results.choices.items() if about[0] == "best")])
 
 
 def _another_winner(results: Results) -> None:
@@ -558,6 +569,45 @@ def _no_candidate(results: Results) -> None:
     del results.latents[next(about for about in results.latents if about[0] == "draft@2")]
 
 
+def _no_score(results: Results) -> None:
+    """The best candidate has lost its score."""
+    about, record = next((about, record) for about, record in results.choices.items() if about[0] == "best")
+    (lost,) = [one for one in record["candidates"] if one["seed"] in record["kept"]]
+    del results.scores[VERIFIER][lost["arm"], about[2], about[3]]
+
+
+def _fewer_candidates(results: Results) -> None:
+    """The best candidate is left out of everything, and the next one wins."""
+    _no_score(results)
+    record = results.choices[next(about for about in results.choices if about[0] == "best")]
+    record["candidates"] = [one for one in record["candidates"] if one["seed"] not in record["kept"]]
+    record["kept"] = choose(record["candidates"], 1, "highest")
+
+
+def _exchanged_seeds(results: Results) -> None:
+    """A loser passes as the winner."""
+    record = results.choices[next(about for about in results.choices if about[0] == "best")]
+    winner = next(one for one in record["candidates"] if one["seed"] in record["kept"])
+    loser = next(one for one in record["candidates"] if one is not winner)
+    winner["seed"], loser["seed"] = loser["seed"], winner["seed"]
+    record["kept"] = [winner["seed"]]
+
+
+def _exchanged_survivors(results: Results) -> None:
+    record = results.choices[next(about for about in results.choices if about[:2] == ("halving", 2))]
+    first, second, _ = record["candidates"]
+    first["seed"], second["seed"] = second["seed"], first["seed"]
+
+
+def _another_dimension(results: Results) -> None:
+    results.scores["beauty"] = results.scores[VERIFIER].copy()
+
+
+def _another_choice(results: Results) -> None:
+    about, record = next((about, record) for about, record in results.choices.items() if about[0] == "best")
+    results.choices["best", 2, about[2], about[3]] = record
+
+
 def _no_values(results: Results) -> None:
     for about, record in results.choices.items():
         if about[:2] == ("best", 1):
@@ -573,6 +623,12 @@ def _no_values(results: Results) -> None:
         (_another_value, ["are not those with their recorded scores"]),
         (_no_choice, ["no record of what was chosen in round 2 of 'halving'"]),
         (_no_candidate, ["no latents record for arm 'draft@2'"]),
+        (_no_score, [f"no scores record of {VERIFIER} for arm 'draft", f"no score of {VERIFIER} for draft"]),
+        (_fewer_candidates, [f"no scores record of {VERIFIER}", "chosen among 2 candidates, planned were 3"]),
+        (_exchanged_seeds, ["not drawn from the seeds that they were to be"]),
+        (_exchanged_survivors, ["not drawn from the seeds that they were to be"]),
+        (_another_dimension, ["unplanned: a scores record of beauty for arm 'draft@2'"]),
+        (_another_choice, ["unplanned: a choices record of round 2 for arm 'best'"]),
     ],
 )
 def test_a_forged_search_is_found(

@@ -18,7 +18,7 @@ from campaigns import ROOT, Campaign, new_campaign, small_document
 from plans import all_samples
 
 from fleetcraft.ground.ledger import PHASES
-from fleetcraft.ground.records import read_records, write_records
+from fleetcraft.ground.records import Record, read_records, write_records
 
 
 def table(campaign: Campaign, name: str) -> list[dict[str, str]]:
@@ -289,9 +289,30 @@ def change_a_table_and_its_digest(directory: Path) -> None:
 
 def rewrite_scores_with_everything_resealed(directory: Path) -> None:
     """The most thorough forgery of a score: records sealed anew, digests too; only the tables still tell."""
+    reseal_scores(directory, [{**record, "value": 0.99} for record in scores(directory)])
+
+
+def leave_the_worst_score_out(directory: Path) -> None:
+    reseal_scores(directory, sorted(scores(directory), key=lambda record: float(record["value"]))[1:])
+
+
+def score_what_nobody_planned(directory: Path) -> None:
+    records = scores(directory)
+    reseal_scores(directory, [*records, *({**record, "dimension": "beauty"} for record in records)])
+
+
+def lose_the_arms_of_scores(directory: Path) -> None:
+    reseal_scores(directory, [{**record, "arm": None} for record in scores(directory)])
+
+
+def scores(directory: Path) -> list[Record]:
+    return read_records(directory / "records/scores.jsonl")
+
+
+def reseal_scores(directory: Path, records: list[Record]) -> None:
     file = directory / "records/scores.jsonl"
     old = hashlib.sha256(file.read_bytes()).hexdigest()
-    write_records(file, [{**record, "value": 0.99} for record in read_records(file)])
+    write_records(file, records)
     manifest = directory / "manifest-sha256.txt"
     manifest.write_text(manifest.read_text().replace(old, hashlib.sha256(file.read_bytes()).hexdigest()))
 
@@ -320,6 +341,9 @@ def change_the_plan(directory: Path) -> None:
         (change_a_table, "changed: tables/scores.csv"),
         (change_a_table_and_its_digest, "underived: tables/scores.csv"),
         (rewrite_scores_with_everything_resealed, "underived: tables/scores.csv"),
+        (leave_the_worst_score_out, "incomplete: no scores record of ssim for arm 'cached'"),
+        (score_what_nobody_planned, "unplanned: a scores record of beauty for arm 'cached'"),
+        (lose_the_arms_of_scores, "records/scores.jsonl: a scores record lacks its 'arm'"),
         (lose_a_file, "missing: records/videos.jsonl"),
         (add_a_file, "unlisted: stray.txt"),
         (change_the_plan, "mismatched: a latents record"),

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fleetcraft.analysis.encodings import ENCODERS, encoders_rows, encoding_of, not_compared
@@ -25,6 +26,17 @@ _KEPT = {
     "scores": ("sample", "video", "value", "seconds"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
+
+_NOTHING = object()
+
+_ABOUT: dict[str, Any] = {"arm": str, "prompt": str, "seed": int}
+_FORM: dict[str, dict[str, Any]] = {
+    "latents": _ABOUT | {"sample": str, "work": dict},
+    "videos": _ABOUT | {"sample": str, "key": str, "sha256": str, "bytes": int, "encoder": (str, dict)},
+    "scores": _ABOUT | {"dimension": str, "sample": str, "video": str, "value": (int, float, NoneType)},
+    "choices": _ABOUT | {"round": int, "candidates": list, "kept": list},
+}
+"""Kind → field → what it is, of the fields that every version has written."""
 
 
 @dataclass
@@ -48,19 +60,26 @@ class Results:
     device_seconds: dict[tuple[str, str, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, records: Iterable[Record]) -> None:
-        """Sort records in; a second one about the same thing is an error, not a choice."""
+        """Sort records in; a second one about the same thing is an error, not a choice.
+
+        Raises
+        ------
+        Damaged : there is such a second one, or one that lacks what it is to tell.
+        """
         for record in records:
+            _refuse_formless(record)
             about = (record["arm"], record["prompt"], record["seed"])
             kind = record["kind"]
-            if kind == "choices":
-                self.choices[record["arm"], record["round"], record["prompt"], record["seed"]] = record
-                continue
-            place = self.scores[record["dimension"]] if kind == "scores" else getattr(self, kind)
-            if about in place:
+            place = self._place(record)
+            key = (record["arm"], record["round"], *about[1:]) if kind == "choices" else about
+            if key in place:
                 raise Damaged(
                     f"there are two {kind} records for arm {about[0]!r}, prompt {about[1]!r}, seed {about[2]}",
                     remedy="Delete the manifests of this arm and start again",
                 )
+            if kind == "choices":
+                place[key] = record
+                continue
             # Some latents were made before their records had all of these.
             place[about] = {name: record[name] for name in _KEPT[kind] if name in record}
             if kind == "videos":
@@ -72,8 +91,13 @@ class Results:
                     self.device_seconds[about] += sum(seconds.get(phase, 0.0) for phase in DEVICE_PHASES)
                 for phase, owners in part.get("memory", {}).items():
                     for owner, held in owners.items():
-                        key = (record["arm"], phase, owner)
-                        self.memory[key] = most(self.memory.get(key), held)
+                        held_by = (record["arm"], phase, owner)
+                        self.memory[held_by] = most(self.memory.get(held_by), held)
+
+    def _place(self, record: Record) -> dict[Any, Record]:
+        """Where a record belongs."""
+        found: dict[Any, Record] = getattr(self, record["kind"])
+        return self.scores[record["dimension"]] if record["kind"] == "scores" else found
 
     @property
     def arms(self) -> list[str]:
@@ -104,11 +128,34 @@ class Results:
 
 
 def read_results(plan: dict[str, Any], manifests: Iterable[Path | str]) -> Results:
-    """The results in some manifests; `plan` is the plan's document."""
+    """The results in some manifests; `plan` is the plan's document.
+
+    Raises
+    ------
+    PurgedScratch, Damaged : a manifest has gone, isn't whole, or its records aren't those of a campaign.
+    """
     results = Results(plan)
     for manifest in manifests:
-        results.add(iterate_records(Path(manifest)))
+        try:
+            results.add(iterate_records(Path(manifest)))
+        except Damaged as error:
+            raise error.located(manifest) from None
     return results
+
+
+def _refuse_formless(record: Any) -> None:
+    """Raises Damaged where a record isn't of a kind that `Results` holds, or lacks a field of its kind."""
+    remedy = "Make the file anew; no version of Fleetcraft has written such a record"
+    form = _FORM.get(str(record.get("kind"))) if isinstance(record, dict) else None
+    if form is None:
+        raise Damaged("this is no record of latents, videos, scores or choices", value=record, remedy=remedy)
+    for name, expected in form.items():
+        if not isinstance(record.get(name, _NOTHING), expected):
+            raise Damaged(
+                f"a {record['kind']} record lacks its {name!r}, or has none that can be one",
+                value=record,
+                remedy=remedy,
+            )
 
 
 def make_tables(results: Results) -> dict[str, str]:

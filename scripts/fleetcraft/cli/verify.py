@@ -13,8 +13,8 @@ def register(subparsers: Subparsers) -> None:
         "verify",
         help="check an evidence directory",
         description="Recompute every digest of an evidence directory, the id of every sample and, from the records, "
-        "every table and what VBench would write. Needs nothing but the directory. Exit status 1 where something "
-        "doesn't hold.",
+        "every table and what VBench would write; hold the records to the plan, score by score. Needs nothing but the "
+        "directory. Exit status 1 where something doesn't hold.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="an evidence directory")
     parser.set_defaults(run=run)
