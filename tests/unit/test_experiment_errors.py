@@ -135,6 +135,25 @@ def test_a_key_given_twice_is_refused_with_both_lines(small: dict[str, Any], wri
     assert "given twice, first in line 1" in text
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("name: 2020-13-45", "month must be in 1..12"),
+        pytest.param(f"name: {'1' * 5000}", "can't be read", id="a number of 5,000 digits"),
+        ("name: !campaign demo", "'!campaign'"),
+        ("name: =", "can't be read"),
+        ("[a, b]: demo", "a key has to be a word"),
+        ("name: &all [*all]", "this alias stands for what it is a part of"),
+    ],
+)
+def test_yaml_that_can_not_be_meant_is_named_with_its_line(tmp_path: Path, written: str, said: str) -> None:
+    file = tmp_path / "meaningless.yaml"
+    file.write_text(f"# an experiment\n{written}\n")
+    text = refusal(file)
+    assert f"{file}:2" in text
+    assert said in text
+
+
 def test_broken_yaml_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text("name: x\narms: [\n")

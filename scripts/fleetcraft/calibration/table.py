@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fleetcraft.ground.digests import key_of
-from fleetcraft.ground.documents import Kind, Model, compose, explained, refuse_repeated_keys
+from fleetcraft.ground.documents import Kind, Model, explained, read
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.files import write_text
 
@@ -96,10 +96,9 @@ class BatchTable:
         ------
         BadInput : it isn't there, or can't be used.
         """
-        tree = compose(file, _KIND)
-        refuse_repeated_keys(file, tree)
+        found, tree = read(file, _KIND)
         try:
-            document = Document.model_validate(yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader))
+            document = Document.model_validate(found)
         except ValidationError as error:
             raise explained(error, [(file, tree)], _KIND) from None
         for number, entry in enumerate(document.entries):

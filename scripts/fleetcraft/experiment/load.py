@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fleetcraft.experiment.models import Experiment
-from fleetcraft.ground.documents import Kind, compose, expand_variables, explained, place, refuse_repeated_keys
+from fleetcraft.ground.documents import Kind, compose, expand_variables, explained, place, read
 from fleetcraft.ground.errors import BadInput
 
 _EXPERIMENT = Kind(Experiment, "an experiment file", "config/README.md", "Check the path; examples are in config/")
@@ -25,8 +24,6 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
     BadInput : for the first problem, with the place of its key.
     """
     trees = [(Path(file), compose(Path(file), _EXPERIMENT)) for file in files]
-    for file, tree in trees:
-        refuse_repeated_keys(file, tree)
     try:
         if not isinstance(document, Mapping):
             raise BadInput("this is no experiment: a mapping of keys was expected", remedy="See config/README.md")
@@ -42,8 +39,7 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
 
 def parse(file: Path) -> Any:
     """The document in a YAML file."""
-    compose(file, _EXPERIMENT)
-    return yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return read(file, _EXPERIMENT)[0]
 
 
 def place_of(files: Sequence[Path | str], key: str) -> str | None:

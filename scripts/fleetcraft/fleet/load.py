@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fleetcraft.fleet.settings import FleetSettings
-from fleetcraft.ground.documents import Kind, compose, expand_variables, explained, place, refuse_repeated_keys
+from fleetcraft.ground.documents import Kind, expand_variables, explained, place, read
 from fleetcraft.ground.errors import BadInput
 
 _KIND = Kind(
@@ -27,11 +26,9 @@ def load_fleet(file: Path) -> FleetSettings:
     ------
     BadInput : for the first problem, with the place of its key.
     """
-    tree = compose(file, _KIND)
-    refuse_repeated_keys(file, tree)
+    document, tree = read(file, _KIND)
     trees = [(file, tree)]
     try:
-        document = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
         if not isinstance(document, Mapping):
             raise BadInput("this is no fleet: a mapping of keys was expected", remedy="See profiles/README.md")
         return FleetSettings.model_validate(_expanded(document, ()))

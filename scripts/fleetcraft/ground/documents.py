@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
+from yaml.constructor import SafeConstructor
 
 from fleetcraft.ground.errors import BadInput, nearest
 
@@ -50,9 +51,14 @@ class Kind:
 
 
 def compose(file: Path, kind: Kind) -> yaml.Node | None:
-    """The YAML tree of a file, which knows the line of every key."""
+    """The YAML tree of a file, which knows the line of every key.
+
+    Raises
+    ------
+    BadInput : it isn't there, is no YAML, or has what no document can mean (`_refuse_meaningless`).
+    """
     try:
-        return yaml.compose(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        tree: yaml.Node | None = yaml.compose(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
     except FileNotFoundError:
         raise BadInput(f"there is no such file; {kind.title} was expected", file=file, remedy=kind.examples) from None
     except IsADirectoryError:
@@ -62,26 +68,60 @@ def compose(file: Path, kind: Kind) -> yaml.Node | None:
         where = f"{file}:{mark.line + 1}" if mark else str(file)
         problem = getattr(error, "problem", None) or str(error)
         raise BadInput(f"this is not valid YAML: {problem}", file=where, remedy="Mend the syntax there") from None
+    _refuse_meaningless(file, tree, ())
+    return tree
 
 
-def refuse_repeated_keys(file: Path, node: yaml.Node | None) -> None:
-    """YAML's reader keeps the last of two equal keys and drops the first without a word."""
+def read(file: Path, kind: Kind) -> tuple[Any, yaml.Node | None]:
+    """The document in a file, and its tree. Raises as `compose` does."""
+    tree = compose(file, kind)
+    return yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader), tree
+
+
+def _refuse_meaningless(file: Path, node: yaml.Node | None, around: tuple[yaml.Node, ...]) -> None:
+    """What is YAML and can't be meant: a key that is given twice, of which its reader drops the first without a word;
+    a key that is no word; an alias of what it is part of; what looks like a date or number and is none. `around` are
+    the nodes that this one is in.
+    """
+    if node is None:
+        return
+    where = f"{file}:{node.start_mark.line + 1}"
+    if any(node is outer for outer in around):
+        raise BadInput("this alias stands for what it is a part of", file=where, remedy="Write out what is meant")
     if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in seen:
-                raise BadInput(
-                    f"the key is given twice, first in line {seen[key.value]}",
-                    file=f"{file}:{line}",
-                    key=str(key.value),
-                    remedy="Remove one of the two, or rename it",
-                )
-            seen[key.value] = line
-            refuse_repeated_keys(file, value)
+        _refuse_repeated_keys(file, node)
+        for _, value in node.value:
+            _refuse_meaningless(file, value, (*around, node))
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            refuse_repeated_keys(file, item)
+            _refuse_meaningless(file, item, (*around, node))
+    else:
+        try:
+            SafeConstructor().construct_object(node)
+        except (ValueError, yaml.YAMLError) as error:
+            problem = getattr(error, "problem", None) or str(error)
+            raise BadInput(
+                f"this value can't be read: {problem}",
+                file=where,
+                value=node.value[:80],
+                remedy="Correct it; what is text goes in quotes",
+            ) from None
+
+
+def _refuse_repeated_keys(file: Path, node: yaml.MappingNode) -> None:
+    seen: dict[str, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise BadInput("a key has to be a word", file=f"{file}:{line}", remedy="Put it in quotes, or mend it")
+        if key.value in seen:
+            raise BadInput(
+                f"the key is given twice, first in line {seen[key.value]}",
+                file=f"{file}:{line}",
+                key=str(key.value),
+                remedy="Remove one of the two, or rename it",
+            )
+        seen[key.value] = line
 
 
 def expand_variables(text: str, key: str) -> str:
