@@ -90,7 +90,7 @@ def test_an_experiment_without_weights_is_told_which_dimensions_want_them(
     ("content", "error", "said"),
     [
         ("", CorruptWeights, "this file is empty"),
-        ("version https://git-lfs.github.com/spec/v1\n", MissingWeights, "needs this file"),
+        ("version https://git-lfs.github.com/spec/v1\n", MissingWeights, r"amt-s\.pth.*a pointer of Git LFS"),
     ],
 )
 def test_a_file_that_can_t_be_weights_is_refused(
@@ -99,6 +99,21 @@ def test_a_file_that_can_t_be_weights_is_refused(
     (weights / "amt_model/amt-s.pth").write_text(content)
     with pytest.raises(error, match=said):
         plan_of(scored)
+
+
+def test_the_doctor_tells_a_dead_link_and_a_pointer_from_what_is_not_there(
+    weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link, pointer, gone = (weights / file.path for file in needed("object_class")[:3])
+    link.unlink()
+    link.symlink_to("/nowhere/blob")
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    gone.unlink()
+    assert main(["scoring", "doctor", str(weights), "--dimension", "object_class"]) == 1
+    said = capsys.readouterr().out
+    assert f"{link}: this is a link to /nowhere/blob, which isn't there" in said
+    assert f"{pointer}: this is a pointer of Git LFS" in said
+    assert f"{gone}: object_class needs this file, and it isn't there" in said
 
 
 def test_a_file_that_isn_t_in_the_list_of_digests_is_refused(

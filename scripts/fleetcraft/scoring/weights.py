@@ -6,6 +6,7 @@ in a file named PROXY, and then serves the dimensions whose names begin with `pr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -79,16 +80,17 @@ def problems(directory: Path, dimension: str) -> list[FleetcraftError]:
         return [mixed]
     lacking = []
     for file in files:
+        path = directory / file.path
         try:
-            with readable(directory / file.path):
-                if checked_size(directory / file.path) == 0:
-                    raise CorruptWeights(
-                        "this file is empty", file=directory / file.path, remedy=f"Copy it again from {file.source}"
-                    )
-        except MissingWeights:
-            lacking.append(file)
+            with readable(path):
+                if checked_size(path) == 0:
+                    raise CorruptWeights("this file is empty", file=path, remedy=f"Copy it again from {file.source}")
         except FleetcraftError as error:
-            wrong.append(error)
+            # A dead link, or a pointer of Git LFS, is missing weights too: what is there has an error of its own.
+            if isinstance(error, MissingWeights) and not os.path.lexists(path):
+                lacking.append(file)
+            else:
+                wrong.append(error)
     if lacking:
         first, *others = lacking
         more = "".join(f"; and {directory / file.path} from {file.source}" for file in others)
