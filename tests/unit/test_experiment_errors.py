@@ -113,6 +113,28 @@ def test_a_dimension_that_has_nothing_to_score_is_refused(small: dict[str, Any],
     assert "none of the prompts" in refusal(write(small))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("arms.full", "tiny", "with the keys model, dtype, steps"),
+        ("arms.best", {"search": {"candidates": 2, "rounds": ["full"]}}, "with the keys arm, keep"),
+        ("arms.cached.cache", "first_block", "with the key type"),
+        ("decode", {"tiling": 256}, "with the keys width, height, stride_width, stride_height"),
+        ("scoring", "ssim", "with the keys verifiers, dimensions, weights"),
+        ("models", ["wan"], "a mapping of names was expected"),
+    ],
+)
+def test_where_a_mapping_belongs_the_error_says_what_it_looks_like_and_names_no_class(
+    small: dict[str, Any], write: Write, key: str, value: object, said: str
+) -> None:
+    text = refusal(write(changed(small, key, value)))
+    assert f"key '{key}" in text
+    assert "a mapping" in text
+    assert said in text
+    assert "dictionary" not in text
+    assert "instance" not in text
+
+
 def test_the_file_and_the_line_are_named(small: dict[str, Any], write: Write) -> None:
     file = write(changed(small, "arms.cached.steps", "two"))
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "two" in text)

@@ -21,6 +21,8 @@ from yaml.constructor import SafeConstructor
 from fleetcraft.ground.errors import BadInput, nearest
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_NO_MAPPING = {"model_type", "model_attributes_type", "dict_type"}
+"""Pydantic's complaints of what isn't a mapping."""
 
 Tree: TypeAlias = "tuple[Path, yaml.Node | None]"
 """A file and its YAML nodes, which know the lines of their keys."""
@@ -160,7 +162,7 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
     complaints = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     first = complaints[0]
     raw = tuple(str(part) for part in first["loc"] if part != "[key]")
-    location, _ = _resolved(kind.model, raw)
+    location, annotation = _resolved(kind.model, raw)
     others = (
         f" ({len(complaints) - 1} more problem{'s' * (len(complaints) > 2)} after this one)" if complaints[1:] else ""
     )
@@ -170,7 +172,7 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
             file=place(trees, location),
             key=".".join(location),
             value=first["input"],
-            remedy=nearest(location[-1], _resolved(kind.model, raw[:-1])[1]),
+            remedy=nearest(location[-1], _keys(_resolved(kind.model, raw[:-1])[1])),
         )
     if first["type"] in {"union_tag_invalid", "union_tag_not_found"}:
         location = (*location, first["ctx"]["discriminator"].strip("'"))
@@ -192,6 +194,11 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
             remedy=f"Add it; {kind.manual} describes every key",
         )
     message = str(first["msg"])
+    if first["type"] in _NO_MAPPING:
+        # Pydantic names a class, which nobody can write into a file.
+        keys = _keys(annotation)
+        shape = f", with the key{'s' * (len(keys) > 1)} {', '.join(keys)}," if keys else " of names"
+        message = f"a mapping{shape} was expected"
     if first["type"] == "string_pattern_mismatch":
         message = "a name has letters, digits, underscores, dots and hyphens, and begins with a letter or a digit"
     if first["type"] == "value_error":
@@ -213,8 +220,8 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
     )
 
 
-def _resolved(root: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """The keys of `location` as the file has them, and those that the model there knows.
+def _resolved(root: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[str, ...], Any]:
+    """The keys of `location` as the file has them, and the annotation of what is there.
 
     Where a value may be one of several models, pydantic's location has one more part: the tag of the one it took.
     """
@@ -232,8 +239,14 @@ def _resolved(root: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[s
             annotation = Annotated[field.annotation, field]
         else:
             annotation = _value_of(annotation)
-    model = _model_in(annotation)
-    return tuple(keys), list(model.model_fields) if model is not None else []
+    return tuple(keys), annotation
+
+
+def _keys(annotation: Any) -> list[str]:
+    """The keys that the model there knows; where it may be one of several, those that all of them know."""
+    models = [_model_in(one) for one in _tagged(annotation).values() or [annotation]]
+    first, *others = [[] if model is None else list(model.model_fields) for model in models]
+    return [key for key in first if all(key in keys for keys in others)]
 
 
 def _tagged(annotation: Any) -> dict[str, Any]:
