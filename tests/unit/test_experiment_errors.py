@@ -141,6 +141,44 @@ def test_the_file_and_the_line_are_named(small: dict[str, Any], write: Write) ->
     assert refusal(file).startswith(f"{file}:{line}, key 'arms.cached.steps'")
 
 
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("prompts.file", "prompts.file"),
+        ("batch_table", "batch_table"),
+        ("models.tiny.source", "models.tiny.source.path"),
+        ("arms.cached", "arms.cached.source.videos"),
+        ("scoring.weights", "scoring.weights"),
+        ("scoring.verifiers", "scoring.verifiers.a.path"),
+    ],
+)
+def test_a_wrong_path_is_told_after_the_line_of_the_key_that_names_it(
+    small: dict[str, Any], write: Write, key: str, path: str
+) -> None:
+    value: Any = "/nowhere"
+    for part in reversed(path.removeprefix(key).split(".")[1:]):
+        value = {part: value}
+    if key == "scoring.verifiers":
+        value["a"]["type"] = "xclip"
+    small["video"] |= {"width": 128, "height": 128}
+    small["scoring"]["dimensions"] = ["motion_smoothness"]
+    file = write(changed(small, key, value))
+    line = next(number for number, text in enumerate(file.read_text().splitlines(), 1) if "/nowhere" in text)
+    text = refusal(file)
+    assert text.startswith(f"{file}:{line}, key '{path}': /nowhere: there is no such "), text
+
+
+def test_a_key_of_a_file_that_the_experiment_names_is_told_after_the_experiment_s(
+    small: dict[str, Any], write: Write, tmp_path: Path
+) -> None:
+    table = tmp_path / "batches.yaml"
+    table.write_text("format: 1\npolicy: {}\nentry: []\n")
+    file = write(small | {"batch_table": str(table)})
+    text = refusal(file)
+    assert f"{file}:" in text
+    assert f"key 'batch_table': {table}:3, key 'entry': unknown key" in text, text
+
+
 def test_a_missing_key_is_named_with_its_parent_s_line(small: dict[str, Any], write: Write) -> None:
     del small["arms"]["full"]["steps"]
     file = write(small)
@@ -254,7 +292,7 @@ def test_a_file_of_prompts_that_can_t_be_opened_is_named(small: dict[str, Any], 
     (tmp_path / "prompts.txt").unlink()
     (tmp_path / "prompts.txt").symlink_to("prompts.txt")
     text = refusal(write(small))
-    assert text.startswith(f"{tmp_path}/prompts.txt, key 'prompts.file': this file of prompts can't be read")
+    assert f"key 'prompts.file': {tmp_path}/prompts.txt: this file of prompts can't be read" in text
 
 
 def test_variables_are_expanded_in_paths_and_nowhere_else(

@@ -202,13 +202,14 @@ def test_a_link_to_itself_among_the_videos_is_named_and_one_whose_target_has_gon
     assert plan_of(foreign).foreign["theirs"].strays == ("latest",)
     (directory / "loop").symlink_to("loop")
     text = refusal(write(foreign))
-    assert text.startswith(f"{directory}/loop, key 'arms.theirs.source.videos': this link among the videos can't be")
+    assert f"key 'arms.theirs.source.videos': {directory}/loop: this link among the videos can't be" in text
 
 
 def test_an_index_that_can_t_be_opened_is_named(foreign: dict[str, Any], write: Write, tmp_path: Path) -> None:
     (tmp_path / "index.csv").symlink_to("index.csv")
     foreign["arms"]["theirs"]["source"]["index"] = str(tmp_path / "index.csv")
-    assert "index.csv, key 'arms.theirs.source.index': this index of videos can't be read" in refusal(write(foreign))
+    text = refusal(write(foreign))
+    assert f"key 'arms.theirs.source.index': {tmp_path}/index.csv: this index of videos can't be read" in text
 
 
 def test_an_index_and_a_list_of_digests_beside_the_videos_are_no_strays(
@@ -319,7 +320,7 @@ def test_missing_videos_are_counted_and_named_beside_the_strays(
     (directory / "a red bicycle-0.mp4").rename(directory / "A red bicycle-0.mp4")
     (directory / "a blue boat-1.mp4").unlink()
     text = refusal(write(foreign))
-    assert text.startswith(f"{directory}, key 'arms.theirs.source.videos': 2 of 6 videos are missing")
+    assert f"experiment.yaml:21, key 'arms.theirs.source.videos': {directory}: 2 of 6 videos are missing" in text
     assert "'a red bicycle-0.mp4', 'a blue boat-1.mp4'" in text
     assert "1 others are there, of no prompt and seed: 'A red bicycle-0.mp4'" in text
     assert "names count to the letter: 'A red bicycle-0.mp4' is not 'a red bicycle-0.mp4'" in text
@@ -349,7 +350,7 @@ def test_a_useless_file_is_named(
 ) -> None:
     damage(directory)
     text = refusal(write(foreign))
-    assert text.startswith(str(directory / "a blue boat-1.mp4"))
+    assert f"key 'arms.theirs.source.videos': {directory}/a blue boat-1.mp4: " in text
     assert said in text
 
 
@@ -573,7 +574,7 @@ def test_a_row_of_an_index_that_can_t_be_is_named_with_its_line(
     index[2] = row
     write_index(tmp_path, index)
     text = refusal(write(foreign))
-    assert text.startswith(f"{tmp_path}/index.csv:3, key 'arms.theirs.source.index'"), text
+    assert f"key 'arms.theirs.source.index': {tmp_path}/index.csv:3: " in text, text
     assert said in text
 
 

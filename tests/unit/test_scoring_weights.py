@@ -81,7 +81,7 @@ def test_an_experiment_without_weights_is_told_which_dimensions_want_them(
 ) -> None:
     with pytest.raises(MissingWeights, match=r"'scoring\.weights': motion_smoothness, dynamic_degree can't be scored"):
         plan_of(changed(scored, "scoring", {"dimensions": TWO}))
-    with pytest.raises(MissingWeights, match=r"nowhere, key 'scoring\.weights'.*no such directory"):
+    with pytest.raises(MissingWeights, match=r"yaml:\d+, key 'scoring\.weights': /nowhere: there is no such directory"):
         plan_of(changed(scored, "scoring.weights", "/nowhere"))
     assert plan_of(changed(scored, "scoring", {"dimensions": ["temporal_flickering"]})).weights == {}
 
@@ -331,7 +331,8 @@ def test_the_doctor_looks_at_what_an_experiment_scores_its_verifiers_too(
     said = capsys.readouterr().out
     assert f"{weights}/amt_model/amt-s.pth" in said
     assert "alignment          can't be scored" in said
-    assert f"alignment: {model}/config.json" in said
+    assert f"alignment: {experiment}:" in said
+    assert f"key 'scoring.verifiers.alignment.path': {model}/config.json: this file" in said
     assert "scene" not in said
     assert main(["scoring", "doctor", "--experiment", str(experiment), "--dimension", "alignmend"]) == 1
     assert "Did you mean 'alignment'" in capsys.readouterr().err

@@ -153,14 +153,26 @@ def _cut(model: Path) -> None:
 
 
 BROKEN: list[tuple[str, Callable[[Path], None], str]] = [
-    ("no directory", shutil.rmtree, r"path': there is no such model directory"),
-    ("no config", _lose("config.json"), r"config\.json.*path': this file of the checkpoint is missing"),
+    (
+        "no directory",
+        shutil.rmtree,
+        r"experiment\.yaml:43, key '.*\.path': \S*/xclip: there is no such model directory",
+    ),
+    ("no config", _lose("config.json"), r"path': \S*/config\.json: this file of the checkpoint is missing"),
     ("no processor", _lose("preprocessor_config.json"), r"preprocessor_config\.json.*is missing"),
     ("no words", _lose("tokenizer.json"), r"the tokenizer has none of"),
     ("no weights", _lose("model.safetensors"), r"no safetensors weights here"),
-    ("no list", _lose("SHA256SUMS"), r"sha256sums': the list of this checkpoint's SHA-256 digests is missing"),
-    ("cut weights", _cut, r"model\.safetensors.*path': this file is truncated"),
-    ("another model", _configure(architectures=["CLIPModel"]), r"isn't a model of the class XCLIPModel.*CLIPModel"),
+    (
+        "no list",
+        _lose("SHA256SUMS"),
+        r"sha256sums': \S*/SHA256SUMS: the list of this checkpoint's SHA-256 digests is missing",
+    ),
+    ("cut weights", _cut, r"path': \S*/model\.safetensors: this file is truncated"),
+    (
+        "another model",
+        _configure(architectures=["CLIPModel"]),
+        r"key 'architectures': this isn't a model of the class XCLIPModel",
+    ),
     ("an odd config", _configure(vision_config=7), r"doesn't say how many frames a xclip reads"),
     ("more frames than there are", _configure(vision_config={"num_frames": 8}), r"video\.frames.*alignment needs 8"),
 ]

@@ -29,9 +29,12 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from fleetcraft.experiment.config import located_in
     from fleetcraft.experiment.projection import projection_of
 
-    projection = projection_of(load_plan(chosen), chosen.devices, chosen.host_lanes or 4 * chosen.devices)
+    plan = load_plan(chosen)
+    with located_in([chosen.experiment]):
+        projection = projection_of(plan, chosen.devices, chosen.host_lanes or 4 * chosen.devices)
     print(projection_text(projection))
     if chosen.refuse_below is not None and projection.busy_fraction < chosen.refuse_below:
         print(f"refused: less than {chosen.refuse_below:.0%} of the device hours are busy", file=sys.stderr)

@@ -43,12 +43,13 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from fleetcraft.experiment.config import located
     from fleetcraft.experiment.load import parse, validate
     from fleetcraft.scoring.dimensions import DIMENSIONS
     from fleetcraft.scoring.weights import MARK
 
-    named: Path | None = chosen.experiment
-    scoring = None if named is None else validate(parse(named), [named]).scoring
+    files: list[Path] = [] if chosen.experiment is None else [chosen.experiment]
+    scoring = validate(parse(files[0]), files).scoring if files else None
     directory: Path | None = chosen.directory
     if directory is None and scoring is not None and scoring.weights is not None:
         directory = Path(scoring.weights)
@@ -74,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"{name:<{width}}  {verdict}")
     for name, found in lacking.items():
         for error in found:
-            print(f"\n{name}: {error}")
+            print(f"\n{name}: {located(error, files)}")
     return 1 if any(lacking.values()) else 0
 
 

@@ -70,6 +70,7 @@ class _Folder:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from fleetcraft.experiment.config import located
     from fleetcraft.experiment.load import parse, validate
 
     file = chosen.experiment
@@ -83,6 +84,8 @@ def run(chosen: argparse.Namespace) -> int:
         )
     folders = [_folder(experiment, arm, played=not chosen.names) for arm in experiment.foreign]
     _compare(experiment, folders)
+    for one in folders:
+        one.findings = [located(finding, [file]) for finding in one.findings]
     print(json.dumps([_document(one) for one in folders], indent=1) if chosen.json else _text(folders))
     return 1 if any(one.findings for one in folders) else 0
 

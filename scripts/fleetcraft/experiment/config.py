@@ -108,16 +108,25 @@ def hold_to_campaign(plan: Plan) -> None:
 
 @contextmanager
 def located_in(files: Sequence[Path | str]) -> Iterator[None]:
-    """Errors that name a key and no file name the place that has it, in the files that an experiment was read from."""
+    """Errors that name a key of the experiment name the place that has it, too, in the files that it was read from."""
     try:
         yield
     except FleetcraftError as error:
-        place = place_of(files, error.key) if error.file is None and error.key else None
-        if place is None:
-            raise
-        raise error.located(place) from None
+        raise located(error, files) from None
+
+
+def located(error: FleetcraftError, files: Sequence[Path | str]) -> FleetcraftError:
+    """The same error with the place in `files` of the key of the experiment that it names, if it names one.
+
+    What is wrong with a file that the key names stays said of that file.
+    """
+    place = place_of(files, error.key) if error.key else None
+    if place is None:
+        return error
+    return error.located(place) if error.file is None else error.named_in(place)
 
 
 def _plan(document: Any, files: Sequence[Path | str], *, without_weights: bool = False) -> Plan:
+    experiment = validate(document, files)
     with located_in(files):
-        return Plan(validate(document, files), without_weights=without_weights)
+        return Plan(experiment, without_weights=without_weights)

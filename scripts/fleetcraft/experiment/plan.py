@@ -123,7 +123,7 @@ class Plan:
         if experiment.stack.hardware is not None:
             hardware(experiment.stack.hardware, "stack.hardware")
             self.stack["hardware"] = experiment.stack.hardware
-        self.batch_table = None if experiment.batch_table is None else BatchTable.read(Path(experiment.batch_table))
+        self.batch_table = None if experiment.batch_table is None else _batch_table(Path(experiment.batch_table))
         self.without_weights = without_weights
         source = resolve_without_weights if without_weights else resolve
         self.models: dict[str, ModelSource] = {name: source(name, model) for name, model in experiment.models.items()}
@@ -501,3 +501,10 @@ class Plan:
         condition = self.conditions[arm if arm in self.conditions else self.searches.made_in(arm)]
         sample_id = condition.sample_id(prompt.text, drawn_seed, position)
         return Sample(arm, prompt, seed, position, sample_id, drawn_seed)
+
+
+def _batch_table(file: Path) -> BatchTable:
+    try:
+        return BatchTable.read(file)
+    except FleetcraftError as error:
+        raise error.about("batch_table") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _NOTHING = object()
 
@@ -22,6 +22,7 @@ class FleetcraftError(Exception):
     problem : what is wrong, one sentence without a full stop.
     file, key, value : where it is and what was found there, as far as they are known.
     remedy : what to do about it, one sentence without a full stop.
+    place : where `key` stands, where that isn't `file` but the document that has `file` for the key's value.
     """
 
     failure_class = "bug"
@@ -34,16 +35,13 @@ class FleetcraftError(Exception):
         key: str | None = None,
         value: object = _NOTHING,
         remedy: str,
+        place: str | None = None,
     ):
         self.problem, self.file, self.key, self.value, self.remedy = problem, file, key, value, remedy
-        place = []
-        if file is not None:
-            place.append(str(file))
-        if key:
-            place.append(f"key {key!r}")
+        self.place = place
         found = "" if value is _NOTHING else f" (found {_shorten(value)})"
-        head = f"{', '.join(place)}: " if place else ""
-        self.account = f"{head}{problem}{found}"
+        heads = [_told(file, key)] if place is None else [_told(place, key), _told(file, None)]
+        self.account = ": ".join([*filter(None, heads), f"{problem}{found}"])
         """Where and what, without the remedy."""
         super().__init__(f"{ended(self.account)} {ended(remedy)}")
 
@@ -54,15 +52,28 @@ class FleetcraftError(Exception):
 
     def located(self, file: Path | str) -> Self:
         """The same error, found in `file`; for those who know the key but not the file that it was read from."""
-        return type(self)(self.problem, file=file, key=self.key, value=self.value, remedy=self.remedy)
+        return self._but(file=file)
+
+    def named_in(self, place: str) -> Self:
+        """The same error, `place` having the key that names its file; for those who know where that key stands."""
+        return self._but(place=place)
 
     def below(self, key: str) -> Self:
         """The same error, its key being one of those below `key`; for those who know what the key is part of."""
-        return type(self)(self.problem, file=self.file, key=f"{key}.{self.key}", value=self.value, remedy=self.remedy)
+        return self._but(key=f"{key}.{self.key}")
 
     def about(self, key: str) -> Self:
-        """The same error, said of `key`; for those who know the file but not the key that named it."""
-        return type(self)(self.problem, file=self.file, key=key, value=self.value, remedy=self.remedy)
+        """The same error, said of `key`, which named its file; for those who know the file but not the key.
+
+        A key of the file itself becomes part of the place in it.
+        """
+        return self._but(key=key, file=self.file if self.file is None else _told(self.file, self.key))
+
+    def _but(self, **changes: Any) -> Self:
+        return type(self)(self.problem, **{name: getattr(self, name) for name in _PARTS} | changes)
+
+
+_PARTS = ("file", "key", "value", "remedy", "place")
 
 
 class BadInput(FleetcraftError):
@@ -123,6 +134,10 @@ class HostMemory(FleetcraftError):
     """The node, or the limit that this process has there, had no memory left."""
 
     failure_class = "host memory"
+
+
+def _told(file: Path | str | None, key: str | None) -> str:
+    return ", ".join([*([] if file is None else [str(file)]), *([f"key {key!r}"] if key else [])])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
