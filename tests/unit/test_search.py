@@ -205,6 +205,43 @@ def test_a_search_may_prefer_the_lowest(searching: dict[str, Any], plan_of: Plan
         assert sample.drawn_seed == min(drawn, key=lambda seed: seed % 997)
 
 
+@pytest.mark.parametrize(
+    ("verifier", "better", "worse"),
+    [("mean_frame_difference", "lowest", "highest"), (VERIFIER, "highest", "lowest")],
+)
+def test_a_search_prefers_what_is_better_in_its_dimension_and_the_contrary_is_remarked_on(
+    searching: dict[str, Any], plan_of: PlanOf, verifier: str, better: str, worse: str
+) -> None:
+    search = searching["arms"]["best"]["search"]
+    search["verifier"] = verifier
+    plan, said = plan_of(searching), plan_of(changed(searching, "arms.best.search.prefer", better))
+    assert plan.experiment.searches["best"].prefer == better
+    assert plan.remarks == said.remarks == []
+    assert plan.digest == said.digest
+    contrary = plan_of(changed(searching, "arms.best.search.prefer", worse))
+    assert contrary.experiment.searches["best"].prefer == worse
+    assert contrary.digest != plan.digest
+    (remark,) = contrary.remarks
+    assert remark == f"best chooses the {worse} {verifier}, as its `prefer` says, and the {better} is better"
+    assert f"  {remark}\n" in plan_text(contrary)
+
+
+def test_labels_say_in_words_which_scores_are_better() -> None:
+    said = {
+        name: "lowest" if "lower is" in dimension.label else "highest"
+        for name, dimension in DIMENSIONS.items()
+        if "er is " in dimension.label
+    }
+    assert said == {name: DIMENSIONS[name].better for name in said}
+    assert {name for name, dimension in DIMENSIONS.items() if dimension.better == "lowest"} <= said.keys()
+
+
+def test_a_search_whose_verifier_is_missing_has_that_one_problem(searching: dict[str, Any], plan_of: PlanOf) -> None:
+    del searching["arms"]["best"]["search"]["verifier"]
+    with pytest.raises(BadInput, match=r"'arms\.best\.search\.verifier': this key is missing\."):
+        plan_of(searching)
+
+
 def test_the_survivors_of_a_round_are_the_candidates_of_the_next(searching: dict[str, Any], plan_of: PlanOf) -> None:
     plan = plan_of(searching)
     play(plan)

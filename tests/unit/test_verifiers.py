@@ -78,6 +78,14 @@ def test_its_jobs_know_what_its_weights_take_in_the_type_that_they_are_loaded_in
     assert taken == {"float32": 12, "bfloat16": 6}
 
 
+def test_one_that_no_dimension_names_scores_nothing_and_the_plan_says_so(
+    verified: dict[str, Any], plan_of: PlanOf
+) -> None:
+    assert plan_of(verified).remarks == []
+    idle = plan_of(changed(verified, "scoring.dimensions", ["temporal_flickering"]))
+    assert idle.remarks == ["the verifier alignment scores nothing: `scoring.dimensions` doesn't have it"]
+
+
 def test_where_it_lies_decides_nothing(verified: dict[str, Any], plan_of: PlanOf, tmp_path: Path) -> None:
     first = plan_of(verified)
     shutil.move(tmp_path / "xclip", tmp_path / "elsewhere")

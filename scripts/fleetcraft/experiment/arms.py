@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from fleetcraft.ground.documents import Model
 from fleetcraft.pipelines.families import FAMILIES
+from fleetcraft.scoring.dimensions import Better, better_in
 
 
 def _ascending(timesteps: list[int]) -> list[int]:
@@ -214,7 +215,10 @@ class Search(Model):
     candidates: int = Field(ge=2, le=1024, description="Candidates of each prompt and seed in the first round")
     rounds: list[Round] = Field(min_length=1)
     verifier: str = Field(description="The dimension or verifier that chooses, one of `scoring.dimensions`")
-    prefer: Literal["highest", "lowest"] = Field("highest", description="Which of its values are better")
+    prefer: Better = Field(
+        default_factory=lambda given: better_in(given["verifier"]),
+        description="Which of its values are chosen; by default those that are better in that dimension",
+    )
     recommit: str = Field(description="The generated arm that the winner is made in")
 
     @property

@@ -196,6 +196,15 @@ class Plan:
             f"{arm} is not compared with {self.baseline}: {reason} (`same_encoder` in an arm's source vouches for it)"
             for arm, reason in self.not_compared.items()
         ]
+        for name, search in self.experiment.searches.items():
+            if search.prefer != (better := self.known[search.verifier].better):
+                found.append(
+                    f"{name} chooses the {search.prefer} {search.verifier}, as its `prefer` says, and the {better} is"
+                    " better"
+                )
+        for name in self.verifiers:
+            if name not in self.dimensions:
+                found.append(f"the verifier {name} scores nothing: `scoring.dimensions` doesn't have it")
         for arm in self._vouched_for:
             found.append(f"{arm} was encoded as the others are by the experiment's own word")
         for arm, videos in self.foreign.items():

@@ -159,7 +159,9 @@ def explained(error: ValidationError, trees: Sequence[Tree], kind: Kind) -> BadI
 
     An unknown key comes first: it is often a misspelt one that is then reported as missing.
     """
-    complaints = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    # A default that follows from another key is no problem of its own.
+    real = [one for one in error.errors(include_url=False) if one["type"] != "default_factory_not_called"]
+    complaints = sorted(real, key=lambda one: one["type"] != "extra_forbidden")
     first = complaints[0]
     raw = tuple(str(part) for part in first["loc"] if part != "[key]")
     location, annotation = _resolved(kind.model, raw)

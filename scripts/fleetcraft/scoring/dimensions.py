@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from fleetcraft.ground.errors import BadEnvironment
 from fleetcraft.ground.machine import Architecture
 from fleetcraft.ground.toolchain import Toolchain
 from fleetcraft.scoring.vbench_dimensions import VBENCH
+
+Better: TypeAlias = Literal["highest", "lowest"]
+"""Which scores are better: where videos are chosen by them, those are taken."""
 
 PROXY = "proxy-"
 """How the names of dimensions begin that run upstream's code with other weights than upstream's."""
@@ -40,6 +44,7 @@ class Dimension:
     """A score of one video.
 
     label : as figures and tables name it, with its unit or range.
+    better : which of its values are.
     scorer : module under `fleetcraft.scoring` with a `score` function.
     toolchain : the environment that it runs in.
     packages : those of the tool chain whose versions can change the score; `packages_on` has them for an architecture.
@@ -63,6 +68,7 @@ class Dimension:
     scorer: str
     toolchain: str
     packages: tuple[str, ...]
+    better: Better = "highest"
     provided: tuple[str, ...] = ()
     pairwise: bool = False
     any_prompt: bool = False
@@ -179,6 +185,7 @@ def _lpips() -> Iterator[Dimension]:
             scorer="lpips",
             toolchain="vbench",
             packages=("pyiqa", "torch", "torchvision", "numpy", "imageio-ffmpeg"),
+            better="lowest",
             pairwise=True,
             any_prompt=True,
             version=1,
@@ -267,8 +274,14 @@ DIMENSIONS = {
             scorer="frame_difference",
             toolchain="diffusion",
             packages=("imageio-ffmpeg", "numpy"),
+            better="lowest",
             any_prompt=True,
             version=1,
         ),
     )
 }
+
+
+def better_in(name: str) -> Better:
+    """Which scores are better in the dimension `name`; any that isn't here is a verifier's, whose highest are."""
+    return DIMENSIONS[name].better if name in DIMENSIONS else "highest"
