@@ -109,6 +109,7 @@ def test_arms_of_other_codecs_can_t_be_vouched_for(experiment: dict[str, Any], t
     status, text = check(experiment, tmp_path)
     assert status == 1
     assert "these videos are mpeg4 yuv420p, those of 'one' are h264 yuv420p: they were not encoded alike" in text
+    assert f"{tmp_path}/experiment.yaml:8, key 'arms.other.source.same_encoder': {tmp_path}/other: " in text
     assert check(experiment, tmp_path, "--names")[0] == 0, "which names can't tell"
 
 

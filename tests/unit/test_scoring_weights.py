@@ -14,6 +14,7 @@ from experiments import changed
 from fleetcraft.cli.main import main
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import BadEnvironment, BadInput, CorruptWeights, MissingWeights
+from fleetcraft.scoring.actions import known_actions, named_for, wanted_action
 from fleetcraft.scoring.dimensions import DIMENSIONS, READER
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 from fleetcraft.scoring.weights import FILE, find, needed
@@ -270,6 +271,33 @@ def test_dimensions_that_ask_the_suite_what_to_see_refuse_prompts_of_one_s_own(
 ) -> None:
     with pytest.raises(BadInput, match=rf"'scoring\.dimensions': .*these are your own \(found '{name}'\)"):
         plan_of(changed(scored, "scoring.dimensions", [name]))
+
+
+@pytest.mark.parametrize("name", ["human_action", "proxy-human_action"])
+def test_prompts_of_which_human_action_could_only_say_0_are_refused_and_named(
+    plan_of: Planner, scored: dict[str, Any], weights: Path, name: str
+) -> None:
+    prompts = Path(scored["prompts"]["file"])
+    if name.startswith("proxy-"):
+        (weights / "PROXY").write_text("random numbers\n")
+    document = changed(scored, "scoring.dimensions", [name])
+    prompts.write_text("a cat\nA person is riding a bike\nA person is flying kites\nA person is clapping.\na dog\n")
+    with pytest.raises(BadInput) as caught:
+        plan_of(document)
+    said = str(caught.value)
+    assert f"experiment.yaml:28, key 'prompts.file': {prompts}: {name} could only say 0 of 4 of these 5 prompts" in said
+    assert "the first are 'a cat', 'A person is flying kites', 'A person is clapping.'; names count" in said
+    assert "'clapping.' is not 'clapping'" in said
+    prompts.write_text("A PERSON is riding a bike\na person is clapping-at night\nThe person is juggling fire_2\n")
+    assert plan_of(document).weights
+
+
+def test_a_prompt_s_action_is_read_from_as_much_of_it_as_the_name_of_its_file_has() -> None:
+    assert wanted_action("A person is riding a bike") == "riding a bike"
+    assert wanted_action("A/B, the other person is clapping") == "clapping"
+    assert wanted_action(f"{'я' * 95}, a person is clapping") not in known_actions()
+    assert len(f"{named_for('я' * 300)}-000000.mp4".encode()) <= 255
+    assert len(known_actions()) == 400
 
 
 def test_a_dimension_whose_packages_no_index_has_is_refused_with_how_to_provide_them(

@@ -93,6 +93,7 @@ sys.path.append(sys.argv[1])
 import vbench
 from vbench.human_action import build_dict
 from fleetcraft.ground.errors import FleetcraftError
+from fleetcraft.scoring.actions import known_actions, wanted_action
 from fleetcraft.scoring.interface import Pair
 from fleetcraft.scoring.vbench import _entries
 suite = json.loads(Path(vbench.__file__).with_name("VBench_full_info.json").read_text())
@@ -107,6 +108,8 @@ labels = [
     for one in entries["human_action"]
 ]
 assert len(labels) == 100 and set(labels) <= known, set(labels) - known
+assert labels == [wanted_action(one["prompt_en"]) for one in asked["human_action"]]
+assert known_actions() == known and len(known) == 400
 for name in ("scene", "color"):
     assert [one["auxiliary_info"] for one in entries[name]] == [one["auxiliary_info"] for one in asked[name]]
 # Two bytes a letter: names of files are as long as their bytes.
@@ -264,7 +267,7 @@ def test_the_static_filter_decides_as_upstream_s_script_does(tmp_path: Path) -> 
     assert answer(UPSTREAM_FILTER, shown, raft, tmp_path / "results") == {prompt: [str(videos[1])]}
 
 
-def test_upstream_is_told_what_the_suite_wants_to_see() -> None:
+def test_upstream_is_told_what_the_suite_wants_to_see_and_knows_the_actions_that_a_plan_does() -> None:
     assert "suite has no such prompt for scene" in answer(TOLD)
 
 

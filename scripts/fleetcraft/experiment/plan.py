@@ -38,6 +38,7 @@ from fleetcraft.experiment.refusals import (
     refuse_idle_dimensions,
     refuse_idle_seeds,
     refuse_impossible_shapes,
+    refuse_unknown_actions,
     refuse_unsuited_dimensions,
 )
 from fleetcraft.experiment.scored import Scored
@@ -158,6 +159,7 @@ class Plan:
         )
         refuse_idle_dimensions(self)
         refuse_unsuited_dimensions(self)
+        refuse_unknown_actions(self)
         refuse_blind_searches(self)
         self.weights: dict[str, dict[str, str]] = {} if without_weights else self._find_weights()
         # The samples of a shard in one arm, in the order in which they are made. The cache is bounded: a large

@@ -4,12 +4,17 @@ anything is asked of a cluster. Each raises `BadInput`, or says nothing.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from fleetcraft.ground.errors import BadInput
+from fleetcraft.scoring.actions import known_actions, wanted_action
 
 if TYPE_CHECKING:
     from fleetcraft.experiment.plan import Plan
+
+_SHOWN = 3
+"""Prompts that a message shows of many."""
 
 
 def refuse_idle_seeds(plan: Plan) -> None:
@@ -110,6 +115,31 @@ def refuse_unsuited_dimensions(plan: Plan) -> None:
         unprovided = dimension.unprovided()
         if unprovided is not None and not plan.without_weights:
             raise unprovided.about("scoring.dimensions")
+
+
+def refuse_unknown_actions(plan: Plan) -> None:
+    """Prompts of one's own in which human_action could recognise nothing: all their scores would be 0."""
+    asked = [name for name in plan.dimensions if plan.known[name].suited == "human_action"]
+    if not asked or plan.experiment.prompts.file is None:
+        return
+    unknown = [prompt.text for prompt in plan.prompts if wanted_action(prompt.text) not in known_actions()]
+    if not unknown:
+        return
+    shown = unknown[:_SHOWN]
+    near = [
+        f"{wanted!r} is not {close[0]!r}"
+        for wanted in map(wanted_action, shown)
+        if (close := get_close_matches(wanted, known_actions(), n=1, cutoff=0.8))
+    ]
+    hint = f"; names count to the letter: {', '.join(near)}" if near else ""
+    raise BadInput(
+        f"{asked[0]} could only say 0 of {len(unknown):,} of these {len(plan.prompts):,} prompts, in which no action of"
+        f" Kinetics-400 follows 'person is'; the first are {', '.join(map(repr, shown))}{hint}",
+        file=plan.experiment.prompts.file,
+        key="prompts.file",
+        remedy="Write them as 'A person is riding a bike', with an action of resources/kinetics-400.txt and nothing"
+        " after it, or leave this dimension out",
+    )
 
 
 def refuse_blind_searches(plan: Plan) -> None:

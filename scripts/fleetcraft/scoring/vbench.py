@@ -19,6 +19,7 @@ from fleetcraft.ground.errors import BadInput, FleetcraftError
 from fleetcraft.ground.failures import BUG, failure_of
 from fleetcraft.ground.ledger import Ledger
 from fleetcraft.scoring import decord_reader
+from fleetcraft.scoring.actions import named_for
 from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair, Score
 from fleetcraft.scoring.listed import Weights
@@ -63,9 +64,8 @@ def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[
     (scratch / "videos").mkdir()
     known, entries = _auxiliary(dimension), []
     for number, pair in enumerate(pairs):
-        # human_action takes what it should see from the name: what follows "person is ", up to the first hyphen.
-        # No name of a file has more than 255 bytes.
-        said = _cut(pair.prompt.replace("/", " "), 200) if dimension == "human_action" else "video"
+        # The one that takes what it should see from the name.
+        said = named_for(pair.prompt) if dimension == "human_action" else "video"
         video = scratch / "videos" / f"{said}-{number:06}.mp4"
         video.symlink_to(pair.video)
         entry: dict[str, Any] = {"prompt_en": pair.prompt, "dimension": [dimension], "video_list": [str(video)]}
@@ -79,11 +79,6 @@ def _entries(dimension: str, pairs: Sequence[Pair], scratch: Path) -> list[dict[
             entry["auxiliary_info"] = {dimension: known[pair.prompt]}
         entries.append(entry)
     return entries
-
-
-def _cut(text: str, size: int) -> str:
-    """The beginning of a text, of so many bytes at most."""
-    return text.encode()[:size].decode(errors="ignore")
 
 
 def _auxiliary(dimension: str) -> dict[str, Any]:
