@@ -28,7 +28,8 @@ def conclude(plan: Plan) -> Plan:
             records["latents"].append({"kind": "latents", "work": work, **about})
             records["videos"].append({"kind": "videos", "encoder": encoder, **video, **about})
             for name in plan.dimensions:
-                score = {"dimension": name, "video": plan.video_key(sample), "value": values[name]}
+                score = {"dimension": name, "video": plan.video_key(sample), "value": values.get(name, value)}
+                score["key"] = plan.score_key(sample, name)
                 records[name].append({"kind": "scores", **score, **about})
         write_records(Path(plan.paths.latents(arm, shard)), records["latents"])
         write_records(Path(plan.paths.videos(arm, shard)), records["videos"])

@@ -22,8 +22,9 @@ from fleetcraft.evidence.archive import MANIFEST
 from fleetcraft.evidence.planned import check_nothing_else, check_passes, check_scores
 from fleetcraft.evidence.verify import verify
 from fleetcraft.experiment.config import plan_of_file
+from fleetcraft.experiment.keys import score_key, video_key
 from fleetcraft.experiment.plan import Plan
-from fleetcraft.ground.digests import sha256_file
+from fleetcraft.ground.digests import key_of, sha256_file
 from fleetcraft.ground.records import Record, read_records, write_records
 from fleetcraft.timing.order import interleaved
 
@@ -85,6 +86,55 @@ def test_bad_scores_that_were_left_out_of_everything_are_missed(evidence: Path) 
         f"incomplete: no scores record of {FLICKERING} for arm 'full', prompt {prompt!r}, seed 0"
         for prompt in ("a blue boat", "a green kite", "a red bicycle")
     ]
+
+
+def of_another_scorer(records: list[Record]) -> list[Record]:
+    return [one | {"key": score_key(one["video"], None, key_of({"dimension": FLICKERING}))} for one in records]
+
+
+def encoded_otherwise(records: list[Record]) -> list[Record]:
+    return [one | {"key": video_key(one["sample"], key_of({"encoder": "another"}))} for one in records]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        (
+            "scores",
+            of_another_scorer,
+            f"mismatched: {FLICKERING} of arm 'full', prompt 'a blue boat', seed 0 is not of",
+        ),
+        ("videos", encoded_otherwise, "mismatched: the video of arm 'full', prompt 'a blue boat', seed 0 is "),
+    ],
+)
+def test_what_was_scored_or_encoded_otherwise_than_planned_is_found(
+    evidence: Path, kind: str, change: Forge, said: str
+) -> None:
+    forge(evidence, kind, change)
+    assert any(one.startswith(said) for one in verify(evidence))
+
+
+def test_a_score_against_another_video_than_the_baseline_s_is_found(tmp_path: Path) -> None:
+    small = changed(document(tmp_path), "scoring.dimensions", [FLICKERING, "ssim"])
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump(small, sort_keys=False))
+    plan = conclude(plan_of_file(file))
+    evidence = Path(plan.paths.evidence)
+    assert list(verify(evidence)) == []
+    settings = key_of(plan.scorer_settings("ssim"))
+
+    def against_itself(records: list[Record]) -> list[Record]:
+        flattered = [one | {"key": score_key(one["video"], one["video"], settings)} for one in records]
+        return [new if new["dimension"] == "ssim" else old for new, old in zip(flattered, records, strict=True)]
+
+    forge(evidence, "scores", against_itself)
+    assert any("ssim of arm 'cached'" in one and "not of these videos" in one for one in verify(evidence))
+
+
+def test_a_table_that_nothing_derives_is_found_although_it_is_listed(evidence: Path) -> None:
+    (evidence / "tables/better.csv").write_text("arm,score\ncached,1.0\n")
+    reseal(evidence)
+    assert list(verify(evidence)) == ["underived: no record gives tables/better.csv"]
 
 
 def experiments(small: dict[str, Any], tmp_path: Path) -> dict[str, dict[str, Any]]:

@@ -23,7 +23,7 @@ from fleetcraft.ground.records import Record, iterate_records
 _KEPT = {
     "latents": ("sample", "work", "values_sha256", "prompt_cut"),
     "videos": ("sample", "key", "sha256", "bytes", "shape"),
-    "scores": ("sample", "video", "value", "seconds"),
+    "scores": ("sample", "key", "video", "value", "seconds"),
 }
 """The fields of each kind of record that tables and checks need. A campaign has too many records to hold them whole."""
 

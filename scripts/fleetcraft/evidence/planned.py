@@ -9,11 +9,13 @@ from typing import Any
 from fleetcraft.analysis.latency import timed_passes
 from fleetcraft.analysis.tables import Results
 from fleetcraft.experiment.conditions import Condition, Generated, conditions_of
+from fleetcraft.experiment.keys import score_key, video_key
 from fleetcraft.experiment.prompts import Prompt
 from fleetcraft.experiment.scored import Scored
 from fleetcraft.experiment.search import Candidate, Choice, candidates, entrants, searches_in
 from fleetcraft.experiment.seeds import Seeds
 from fleetcraft.experiment.shards import SuiteShards
+from fleetcraft.ground.digests import key_of
 from fleetcraft.ground.errors import BadResult
 from fleetcraft.ground.records import Record
 from fleetcraft.search.choice import choose
@@ -25,8 +27,9 @@ _SCORE = ("sample", "video", "value")
 
 
 def check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
-    """Every planned sample has a record of each kind, and of what the plan makes."""
+    """Every planned sample has a record of each kind, and of what the plan makes, as the plan encodes it."""
     shards, drawn = _shards(plan), candidates(searches_in(plan))
+    settings = {arm: key_of(document) for arm, document in plan["videos"].items()}
     for arm, condition in _conditions(plan).items():
         for shard in shards.values():
             for position, (prompt, seed) in enumerate(shard.pairs):
@@ -35,17 +38,22 @@ def check_samples(plan: dict[str, Any], results: Results) -> Iterator[str]:
                     continue  # the choice isn't there, which is a finding of its own
                 about = (arm, prompt.text, seed)
                 expected = condition.sample_id(prompt.text, drawn_seed, position)
+                key = video_key(expected, settings[arm if arm in settings else drawn[arm].made_in])
                 for kind in condition.kinds:
                     record = getattr(results, kind).get(about)
                     if record is None:
                         yield f"incomplete: no {kind} record for {_told(about)}"
                     elif record["sample"] != expected:
                         yield f"mismatched: a {kind} record is of sample {record['sample']}, planned was {expected}"
+                    elif kind == "videos" and record["key"] != key:
+                        yield f"mismatched: the video of {_told(about)} is {record['key']}, planned was {key}"
 
 
 def check_scores(plan: dict[str, Any], results: Results) -> Iterator[str]:
-    """Every planned score is there, so that no bad one can have been left out, and is of the recorded video."""
+    """Every planned score is there, so that no bad one can have been left out, and is what the planned scorer gave the
+    recorded videos."""
     shards, scored = _shards(plan), Scored.of_plan(plan)
+    settings = {dimension: key_of(document) for dimension, document in plan["scorers"].items()}
     for arm in _conditions(plan):
         for dimension in scored.dimensions(arm):
             records = results.scores[dimension]
@@ -59,6 +67,11 @@ def check_scores(plan: dict[str, Any], results: Results) -> Iterator[str]:
             video = results.videos.get(about)
             if video is None or (video["key"], video["sample"]) != (record["video"], record["sample"]):
                 yield f"mismatched: {dimension} of sample {record['sample']} is not of the recorded video"
+            elif dimension in settings:
+                twin = results.videos.get((plan["baseline"], *about[1:])) if scored.is_pairwise(dimension) else None
+                expected = score_key(video["key"], None if twin is None else twin["key"], settings[dimension])
+                if record.get("key") != expected:
+                    yield f"mismatched: {dimension} of {_told(about)} is not of these videos by the planned scorer"
 
 
 def check_nothing_else(plan: dict[str, Any], results: Results) -> Iterator[str]:

@@ -90,6 +90,10 @@ def _check_contents(directory: Path) -> Iterator[str]:
             yield f"incomplete: {name} is not there"
         elif file.read_bytes() != text.encode():
             yield f"underived: {name} is not what the records give"
+    present = [file for place in ("tables", "vbench") for file in sorted(directory.glob(f"{place}/**/*"))]
+    for name in [str(file.relative_to(directory)) for file in present if file.is_file()]:
+        if name not in concluded:
+            yield f"underived: no record gives {name}"
 
 
 def _tables(results: Results) -> dict[str, str]:

@@ -31,6 +31,7 @@ from fleetcraft.experiment.alike import not_compared
 from fleetcraft.experiment.arms import Arm
 from fleetcraft.experiment.conditions import Condition, Foreign, Generated, Searched
 from fleetcraft.experiment.foreign import ForeignVideos, find_videos
+from fleetcraft.experiment.keys import score_key, video_key
 from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.prompts import Prompt, load_prompts
 from fleetcraft.experiment.refusals import (
@@ -403,16 +404,11 @@ class Plan:
 
     def video_key(self, sample: Sample) -> str:
         settings = self._video_settings_key[self.searches.made_in(sample.arm)]
-        return key_of({"sample": sample.sample_id, "settings": settings})
+        return video_key(sample.sample_id, settings)
 
     def score_key(self, sample: Sample, dimension: str) -> str:
-        return key_of(
-            {
-                "video": self.video_key(sample),
-                "baseline": self.video_key(self.twin(sample)) if self.known[dimension].pairwise else None,
-                "settings": self._scorer_settings_key[dimension],
-            }
-        )
+        baseline = self.video_key(self.twin(sample)) if self.known[dimension].pairwise else None
+        return score_key(self.video_key(sample), baseline, self._scorer_settings_key[dimension])
 
     def twin(self, sample: Sample) -> Sample:
         """The baseline's sample of the same prompt and seed."""

@@ -80,6 +80,10 @@ class Scored:
             and not (dimension.pairwise and arm in self._unpaired)
         ]
 
+    def is_pairwise(self, dimension: str) -> bool:
+        """Whether it compares with the baseline's video of the same prompt and seed."""
+        return self._dimensions[dimension].pairwise
+
     def has(self, dimension: str, prompt: Prompt, further: str | None) -> bool:
         """Whether a video of `prompt` is scored in `dimension`, in the arms that are.
 
