@@ -125,6 +125,19 @@ def test_a_varying_frame_rate_is_named_with_its_steps(make: Make) -> None:
     assert "its frame rate varies: 125.0 to 250.0 ms a frame" in "; ".join(f.problem for f in faults(facts, PLANNED))
 
 
+def test_a_whole_video_of_a_varying_rate_is_not_called_truncated(make: Make) -> None:
+    pauses = f"setpts=(N+gte(N\\,8)+5*gte(N\\,15))/{FPS}/TB"
+    longer = make("longer.mp4", "-vf", pauses, "-fps_mode", "vfr", *H264, "-bf", "0")
+    # Without the frame after its second pause, which the one before is then shown for.
+    path = make("a.mp4", "-c", "copy", "-bsf:v", "noise=drop=eq(n\\,15)", inputs=["-i", str(longer)])
+    facts = probe(path)
+    assert facts.duration_s is not None
+    assert facts.rate is not None
+    assert (facts.duration_s - facts.played_s) * float(facts.rate) > 1.5
+    (fault,) = faults(facts)
+    assert "its frame rate varies" in fault.problem
+
+
 def test_a_rotated_video_is_named_and_measured_as_it_is_stored(make: Make) -> None:
     plain = make("plain.mp4", *H264)
     path = make("a.mp4", "-c", "copy", inputs=["-display_rotation", "90", "-i", str(plain)])

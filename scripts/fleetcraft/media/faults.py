@@ -72,8 +72,9 @@ def _damaged(facts: Facts) -> Iterator[Fault]:
 
 def _frames_missing(facts: Facts) -> float:
     """By how many frames a video ends before its header says; 0 where that can't be told."""
-    # A sound that lasts longer than the picture would look like a picture that ends too early.
-    if facts.rate is None or facts.duration_s is None or facts.audio_tracks:
+    # A sound that lasts longer than the picture would look like a picture that ends too early, and where frames don't
+    # come at the header's rate, nobody knows how long the last one is shown.
+    if facts.rate is None or facts.duration_s is None or facts.audio_tracks or not facts.even:
         return 0.0
     return (facts.duration_s - facts.played_s) * float(facts.rate)
 
