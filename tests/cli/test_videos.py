@@ -113,6 +113,31 @@ def test_arms_of_other_codecs_can_t_be_vouched_for(experiment: dict[str, Any], t
     assert check(experiment, tmp_path, "--names")[0] == 0, "which names can't tell"
 
 
+def test_an_arm_that_mixes_codecs_says_so_and_can_t_be_vouched_for(
+    experiment: dict[str, Any], tmp_path: Path, ffmpeg: str
+) -> None:
+    make(ffmpeg, tmp_path / "other" / f"{PROMPTS[0]}-0.mp4", "-c:v", "mpeg4", hue="2")
+    list_digests(tmp_path / "other")
+    status, text = check(experiment, tmp_path)
+    assert status == 1
+    assert "these videos are h264 yuv420p or mpeg4 yuv420p: they were not encoded alike" in text
+    assert text.count("not encoded alike") == 1, "the other arm is as it should be"
+    experiment["arms"]["other"]["source"]["same_encoder"] = False
+    status, text = check(experiment, tmp_path)
+    assert status == 0, text
+    assert (
+        "note: its videos were not encoded alike: h264 yuv420p (1), mpeg4 yuv420p (1); differences between them may be"
+        " the encoder's" in text
+    )
+
+
+def test_progress_counts_the_videos_that_were_played(experiment: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(experiment))
+    command = [BIN / "fleetcraft", "videos", "check", tmp_path / "experiment.yaml"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stderr.splitlines()
+    assert said == ["one: 2 of 2 videos played", "other: 2 of 2 videos played"]
+
+
 def test_an_experiment_without_existing_videos_says_so(tmp_path: Path) -> None:
     demo = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     status, text = check(demo, tmp_path)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcraft.analysis import figures, statistics
+from fleetcraft.analysis.encodings import mixed_arms, not_compared
 from fleetcraft.analysis.latency import geometric_mean_of_medians
 from fleetcraft.analysis.statistics import mean_over_prompts
 from fleetcraft.analysis.tables import Results, make_tables, memory_table
@@ -148,6 +149,37 @@ def test_a_word_that_the_videos_contradict_is_refused(found: dict[str, Any]) -> 
     with pytest.raises(BadInput, match=r"'arms\.fast\.source\.same_encoder'.*they were not encoded alike"):
         make_tables(with_existing(same_encoder=True, **found))
     make_tables(with_existing(**found))
+
+
+def mixing(made: Results) -> Results:
+    """One of the arm `fast`'s existing videos has another codec."""
+    about = next(about for about in made.videos if about[0] == "fast")
+    record = made.videos[about]
+    record["encoding"] = record["encoding"]._replace(encoder="hevc yuv420p", stream="hevc yuv420p")
+    return made
+
+
+def test_an_arm_that_mixes_codecs_is_told_of() -> None:
+    assert mixed_arms(mixing(with_existing())) == {
+        "fast": "its videos were not encoded alike: h264 yuv420p (5), hevc yuv420p (1); differences between them may be"
+        " the encoder's"
+    }
+    assert mixed_arms(with_existing()) == {}
+    assert mixed_arms(results(scores(0.25))) == {}
+
+
+@pytest.mark.parametrize("baseline", ["full", "fast"])
+def test_nobody_can_vouch_for_an_arm_that_mixes_codecs(baseline: str) -> None:
+    made = mixing(with_existing(same_encoder=True))
+    made.plan["baseline"] = baseline
+    with pytest.raises(
+        BadInput,
+        match=r"'arms\.fast\.source\.same_encoder'.*the videos of 'fast' are h264 .* or hevc .*: they were not encoded",
+    ):
+        make_tables(made)
+    made.videos = {about: record for about, record in made.videos.items() if about[0] == "fast"}
+    with pytest.raises(BadInput, match="they were not encoded alike"):
+        not_compared(made)
 
 
 @pytest.mark.parametrize("other", [{"crf": 30}, {"arguments": [["-preset", "slow"]]}, {"codec": "libx265"}])

@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import all_samples
 
+from fleetcraft.analysis.encodings import ENCODERS
 from fleetcraft.cli.plan import plan_text
+from fleetcraft.cli.summary import _encoder_note
 from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment import foreign as foreign_module
 from fleetcraft.experiment.alike import not_compared_in
@@ -503,6 +505,16 @@ def test_an_arm_whose_encoder_nobody_vouches_for_is_scored_and_not_compared(
     text = plan_text(plan)
     assert "theirs is not compared with full: how its videos were encoded is unknown" in text
     assert "theirs was encoded as the others are by the experiment's own word" in plan_text(vouched)
+
+
+def test_the_summary_tells_of_an_arm_that_mixes_codecs(foreign: dict[str, Any], plan_of: PlanOf) -> None:
+    plan = plan_of(foreign)
+    file = Path(plan.paths.table("encoders"))
+    file.parent.mkdir(parents=True)
+    rows = ["theirs,h264 yuv420p,unknown,8,4,9,no: x", "theirs,hevc yuv420p,unknown,8,2,9,no: x"]
+    file.write_text("\n".join([",".join(ENCODERS), "full,libx264 yuv420p,crf 18,8,6,9,baseline", *rows]) + "\n")
+    (note,) = [line for line in _encoder_note(plan) if "not encoded alike" in line]
+    assert note.startswith("  theirs: its videos were not encoded alike: h264 yuv420p (4), hevc yuv420p (2);")
 
 
 def test_of_a_baseline_that_nobody_vouches_for_nothing_is_compared(foreign: dict[str, Any], plan_of: PlanOf) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleetcraft.experiment.alike import not_compared_in, vouched_for
+from fleetcraft.experiment.alike import mixed, not_compared_in, vouched_for
 from fleetcraft.ground.digests import canonical_json
 from fleetcraft.ground.errors import BadInput
 from fleetcraft.ground.records import Record
@@ -55,13 +55,16 @@ def not_compared(results: Results) -> dict[str, str]:
 
     Raises
     ------
-    BadInput : somebody vouches for an arm whose videos were found to be encoded otherwise.
+    BadInput : somebody vouches for an arm whose videos were found to be encoded otherwise, or not alike.
     """
     reasons, vouched = not_compared_in(results.plan), vouched_for(results.plan)
     baseline = results.plan["baseline"]
     encodings: dict[str, set[Encoding]] = defaultdict(set)
     for (arm, _, _), record in results.videos.items():
         encodings[arm].add(record["encoding"])
+    for arm in results.arms:
+        if arm in vouched:
+            _refuse_mixture(arm, encodings[arm])
     for arm in results.arms:
         if arm == baseline or arm in reasons or not encodings[arm] or not encodings[baseline]:
             continue
@@ -76,19 +79,47 @@ def not_compared(results: Results) -> dict[str, str]:
 def _refuse_contradiction(results: Results, arm: str, ours: set[Encoding], theirs: set[Encoding]) -> None:
     """What a player finds must be the same in all videos, or they were not encoded alike whatever anybody says."""
     baseline = results.plan["baseline"]
-    found, expected = (
-        {f"{one.stream} at {one.fps} frames a second" for one in encodings if one.stream}
-        for encodings in (ours, theirs)
-    )
+    found, expected = _played(ours), _played(theirs)
     if len(found | expected) > 1:
         claimed = arm if arm in vouched_for(results.plan) else baseline
-        raise BadInput(
-            f"the videos of {arm!r} are {' or '.join(sorted(found))}, those of {baseline!r} are"
-            f" {' or '.join(sorted(expected))}: they were not encoded alike",
-            key=f"arms.{claimed}.source.same_encoder",
-            value=True,
-            remedy="Leave this key out: the arm is scored all the same, and not compared",
+        raise _not_alike(
+            f"the videos of {arm!r} are {_listed(found)}, those of {baseline!r} are {_listed(expected)}", claimed
         )
+
+
+def _refuse_mixture(arm: str, encodings: set[Encoding]) -> None:
+    """Videos that differ among themselves can't all be encoded as those of another arm are."""
+    found = _played(encodings)
+    if len(found) > 1:
+        raise _not_alike(f"the videos of {arm!r} are {_listed(found)}", arm)
+
+
+def _played(encodings: set[Encoding]) -> set[str]:
+    """What a player finds."""
+    return {f"{one.stream} at {one.fps} frames a second" for one in encodings if one.stream}
+
+
+def _listed(found: set[str]) -> str:
+    return " or ".join(sorted(found))
+
+
+def _not_alike(problem: str, claimed: str) -> BadInput:
+    """The error of a claim that the videos contradict."""
+    return BadInput(
+        f"{problem}: they were not encoded alike",
+        key=f"arms.{claimed}.source.same_encoder",
+        value=True,
+        remedy="Leave this key out: the arm is scored all the same, and not compared",
+    )
+
+
+def mixed_arms(results: Results) -> dict[str, str]:
+    """Arm → what is to be known of its existing videos, where these weren't encoded alike."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for (arm, _, _), record in results.videos.items():
+        if not record["encoding"].settings:
+            counts[arm][record["encoding"].encoder] += 1
+    return {arm: remark for arm in results.arms if (remark := mixed(counts[arm]))}
 
 
 def encoders_rows(results: Results) -> list[list[object]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetcraft.cli.common import Subparsers, add_experiment, load_plan
+from fleetcraft.experiment.alike import mixed
 
 if TYPE_CHECKING:
     from fleetcraft.experiment.plan import Plan
@@ -80,8 +81,8 @@ def summary_text(plan: Plan) -> str:
 
 
 def _encoder_note(plan: Plan) -> list[str]:
-    """Which arms are not compared, and which are because the experiment vouches for their encoder."""
-    lines = []
+    """Which arms are not compared, which are by the experiment's own word, and which mix encoders in themselves."""
+    lines, existing = [], defaultdict[str, Counter[str]](Counter)
     for row in _rows(plan, "encoders"):
         # A table of an earlier version doesn't tell.
         verdict, _, reason = row.get("compared", "").partition(": ")
@@ -89,6 +90,9 @@ def _encoder_note(plan: Plan) -> list[str]:
             lines.append(f"  {row['arm']}: {row['encoder']}, not compared with {plan.baseline}: {reason}")
         elif row["settings"] == "vouched for":
             lines.append(f"  {row['arm']}: {row['encoder']}, encoded as the others are by the experiment's own word")
+        if row["settings"] in ("unknown", "vouched for"):
+            existing[row["arm"]][row["encoder"]] += int(row["videos"])
+    lines += [f"  {arm}: {remark}" for arm, videos in existing.items() if (remark := mixed(videos))]
     return ["Encoders shift scores: only arms that share one are compared.", *lines, ""] if lines else []
 
 

@@ -64,9 +64,11 @@ class _Folder:
     records: list[Record]
 
     @property
-    def streams(self) -> set[str]:
-        """Codec and pixel format of the videos that can be played."""
-        return {f"{one['facts']['codec']} {one['facts']['pixel_format']}" for one in self.records if one["facts"]}
+    def streams(self) -> Counter[str]:
+        """Codec and pixel format → how many have them, of the videos that can be played."""
+        return Counter(
+            f"{one['facts']['codec']} {one['facts']['pixel_format']}" for one in self.records if one["facts"]
+        )
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -108,8 +110,8 @@ def _folder(experiment: Experiment, arm: str, *, played: bool) -> _Folder:
     if played:
         samples = [{"file": name, "sha256": videos.digests.get(about)} for about, name in videos.files.items()]
         for start in range(0, len(samples), _AT_ONCE):
-            print(f"{arm}: {start:,} of {folder.found:,} videos played", file=sys.stderr, flush=True)
             folder.records += _examined(experiment, arm, samples[start : start + _AT_ONCE])
+            print(f"{arm}: {len(folder.records):,} of {folder.found:,} videos played", file=sys.stderr, flush=True)
         folder.findings += [finding_of(one) for record in folder.records for one in record["findings"]]
     return folder
 
@@ -141,23 +143,36 @@ def _examined(experiment: Experiment, arm: str, samples: list[dict[str, Any]]) -
 
 
 def _compare(experiment: Experiment, folders: list[_Folder]) -> None:
-    """Add what keeps arms from being compared: a finding where the experiment says the contrary."""
+    """Add what keeps arms, or videos of one, from being compared: a finding where the experiment says the contrary."""
+    from fleetcraft.experiment.alike import mixed
+
     vouched = [one for one in folders if experiment.foreign[one.arm].source.same_encoder]
-    first = next((one for one in vouched if one.streams), None)
+    first = next((one for one in vouched if len(one.streams) == 1), None)
     for folder in folders:
+        ours, remark = _listed(folder), mixed(folder.streams)
         if folder not in vouched:
             folder.remarks.append("how its videos were encoded is unknown: it is not compared with other arms")
-        elif first is not None and folder.streams and len(folder.streams | first.streams) > 1:
-            ours, theirs = (" or ".join(sorted(one.streams)) for one in (folder, first))
-            folder.findings.append(
-                BadInput(
-                    f"these videos are {ours}, those of {first.arm!r} are {theirs}: they were not encoded alike",
-                    file=folder.directory,
-                    key=f"arms.{folder.arm}.source.same_encoder",
-                    value=True,
-                    remedy="Leave this key out: the arm is scored all the same, and not compared",
-                )
-            )
+            folder.remarks += [remark] if remark else []
+        elif remark:
+            folder.findings.append(_not_alike(folder, f"these videos are {ours}"))
+        elif first is not None and folder.streams and folder.streams.keys() != first.streams.keys():
+            theirs = f"those of {first.arm!r} are {_listed(first)}"
+            folder.findings.append(_not_alike(folder, f"these videos are {ours}, {theirs}"))
+
+
+def _listed(folder: _Folder) -> str:
+    return " or ".join(sorted(folder.streams))
+
+
+def _not_alike(folder: _Folder, problem: str) -> BadInput:
+    """What the videos say against the experiment's word."""
+    return BadInput(
+        f"{problem}: they were not encoded alike",
+        file=folder.directory,
+        key=f"arms.{folder.arm}.source.same_encoder",
+        value=True,
+        remedy="Leave this key out: the arm is scored all the same, and not compared",
+    )
 
 
 def _text(folders: list[_Folder]) -> str:

@@ -27,6 +27,17 @@ def not_compared_in(plan: Mapping[str, Any]) -> dict[str, str]:
     return not_compared(plan["conditions"], plan["baseline"], unknown)
 
 
+def mixed(videos: Mapping[str, int]) -> str | None:
+    """What is to be known of an arm whose existing videos differ in how they were encoded; None where they don't.
+
+    videos : codec and pixel format → how many of the arm's videos have them.
+    """
+    if len(videos) < 2:
+        return None
+    found = ", ".join(f"{stream} ({count:,})" for stream, count in sorted(videos.items()))
+    return f"its videos were not encoded alike: {found}; differences between them may be the encoder's"
+
+
 def vouched_for(plan: Mapping[str, Any]) -> set[str]:
     """The arms of existing videos that, by the word of the experiment's author, were encoded as the others are."""
     arms = plan.get("experiment", {}).get("arms", {})
