@@ -138,8 +138,13 @@ def search_results(wildcards):
 
 
 def choices_of_arm(wildcards):
-    """What the first round of a search has chosen."""
-    return [PATHS.choices(wildcards.arm, "1", shard) for shard in PLAN.shards]
+    """What all rounds of a search have chosen."""
+    rounds = range(1, len(PLAN.experiment.searches[wildcards.arm].rounds) + 1)
+    return [
+        PATHS.choices(wildcards.arm, str(number), shard)
+        for number in rounds
+        for shard in PLAN.shards
+    ]
 
 
 def trials(wildcards):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scores import listed
 
 from fleetcraft.ground.errors import BadEnvironment, BadResult, Damaged
-from fleetcraft.media.contact_sheet import contact_sheet
+from fleetcraft.media.contact_sheet import Tile, contact_sheet, draw_sheet, middle_frame
 from fleetcraft.media.encoder import check_video, encode
 from fleetcraft.media.ffmpeg import check_ffmpeg, ffmpeg_binary
 from fleetcraft.media.frames import read_frames, write_frames
@@ -26,6 +26,7 @@ from fleetcraft.media.presets import encoder_settings
 from fleetcraft.media.probe import probe
 from fleetcraft.scoring import ssim
 from fleetcraft.scoring.interface import Pair
+from fleetcraft.stages import candidate_sheet
 
 SETTINGS = encoder_settings("h264-crf18", "x86_64" if os.uname().machine == "x86_64" else "aarch64")
 WIDTH, HEIGHT, COUNT, FPS = 64, 48, 9, 8
@@ -177,6 +178,19 @@ def test_a_colon_in_a_path_is_no_protocol(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     video = Path("a:b/c.mp4")
     assert listed(ssim)("ssim", [Pair("", video, video)], {"ffmpeg_sha256": SETTINGS.ffmpeg_sha256}) == [1.0]
+
+
+def test_below_a_candidate_is_a_line_for_each_round_and_no_title_is_cut(tmp_path: Path) -> None:
+    from PIL import Image
+
+    assert candidate_sheet.values_of({"value": 0.78714, "then": [0.5, None]}) == "0.7871\nthen 0.5\nthen none"
+    frame = middle_frame(encoded(tmp_path / "a.mp4"))
+    sizes = {}
+    for name, title, label in (("one", "short", "a"), ("more", "short", "a\nb"), ("long", "a long title " * 9, "a")):
+        draw_sheet(tmp_path / f"{name}.png", title, [("a prompt", [Tile(frame, label)])])
+        sizes[name] = Image.open(tmp_path / f"{name}.png").size
+    assert sizes["more"][0] == sizes["one"][0] == sizes["long"][0]
+    assert min(sizes["more"][1], sizes["long"][1]) > sizes["one"][1]
 
 
 def test_a_contact_sheet_shows_a_row_a_prompt(tmp_path: Path) -> None:

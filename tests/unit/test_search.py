@@ -32,7 +32,7 @@ from fleetcraft.scoring.dimensions import DIMENSIONS
 from fleetcraft.search.choice import best, choose
 from fleetcraft.search.seeds import candidate_seed
 from fleetcraft.stages.choose import choose_in_shard
-from fleetcraft.stages.describe import describe
+from fleetcraft.stages.describe import CONTACT_SHEET_CANDIDATES, describe
 
 PlanOf = Callable[[dict[str, Any]], Plan]
 
@@ -318,6 +318,35 @@ def test_jobs_are_told_the_seed_to_draw_from_and_the_one_that_tables_know(
     draft = describe(plan, "generate", {"arm": "draft", "shard": shard})
     candidate = describe(plan, "generate", {"arm": "draft@2", "shard": shard})
     assert candidate.settings == draft.settings
+
+
+def lower_later(sample: Sample) -> float:
+    """The better a draft, the lower is what the second round gives it."""
+    return -by_seed(sample) if sample.arm.startswith("halving@2.") else by_seed(sample)
+
+
+def test_the_sheet_of_candidates_has_what_later_rounds_gave_those_that_went_on(
+    searching: dict[str, Any], plan_of: PlanOf
+) -> None:
+    plan = plan_of(searching)
+    play(plan, lower_later)
+    for sample in describe(plan, "candidate_sheet", {"arm": "halving"}).samples:
+        candidates = sample["candidates"]
+        assert [one["then"] for one in candidates] == [[-one["value"]] for one in candidates[:3]] + [[], []]
+        assert [one["seed"] for one in candidates].index(sample["seed"]) == 2
+    sheet = describe(plan, "candidate_sheet", {"arm": "best"})
+    assert all(one["then"] == [] for sample in sheet.samples for one in sample["candidates"])
+
+
+def test_the_sheet_of_candidates_shows_the_winner_also_where_not_all_fit(
+    searching: dict[str, Any], plan_of: PlanOf
+) -> None:
+    searching["arms"]["halving"]["search"] |= {"candidates": 20}
+    plan = plan_of(searching)
+    play(plan, lower_later)
+    for sample in describe(plan, "candidate_sheet", {"arm": "halving"}).samples:
+        assert len(sample["candidates"]) == CONTACT_SHEET_CANDIDATES
+        assert sample["candidates"][-1]["seed"] == sample["seed"]
 
 
 # ---------------------------------------------------------------------- refusals

@@ -12,18 +12,19 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fleetcraft.ground.files import new_file
+from fleetcraft.ground.lines import broken
 
 _TILE_WIDTH = 200
 _CAPTION_WIDTH = 240
 _GAP = 6
-_TITLE_HEIGHT = 34
-_LABEL_HEIGHT = 18
+_LINE_HEIGHT = 18
+_TITLE_LINE_HEIGHT = 24
 _FRAME = 4
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A frame of a video, with a line below it where there is something to say, and a frame where it stands out."""
+    """A frame of a video, with lines below it where there is something to say, and a frame where it stands out."""
 
     picture: Image.Image
     label: str = ""
@@ -44,24 +45,24 @@ def middle_frame(video: Path) -> Image.Image:
 def draw_sheet(path: Path, title: str, rows: Sequence[tuple[str, Sequence[Tile]]]) -> None:
     """Draw rows of tiles, each after its caption."""
     height = max(tile.picture.height for _, tiles in rows for tile in tiles)
-    pitch = height + _GAP + (_LABEL_HEIGHT if any(tile.label for _, tiles in rows for tile in tiles) else 0)
     font, heading = ImageFont.load_default(13), ImageFont.load_default(18)
-    widest = max(len(tiles) for _, tiles in rows)
-    sheet = Image.new(
-        "RGB",
-        (_CAPTION_WIDTH + widest * (_TILE_WIDTH + _GAP) + _GAP, _TITLE_HEIGHT + len(rows) * pitch + _GAP),
-        "white",
-    )
+    labels = [[broken(tile.label, _TILE_WIDTH, font.getlength) for tile in tiles] for _, tiles in rows]
+    lines = max((len(label.splitlines()) for row in labels for label in row), default=0)
+    pitch = height + _GAP + lines * _LINE_HEIGHT
+    width = _CAPTION_WIDTH + max(len(tiles) for _, tiles in rows) * (_TILE_WIDTH + _GAP) + _GAP
+    title = broken(title, width - 2 * _GAP, heading.getlength)
+    below_title = _GAP + len(title.splitlines()) * _TITLE_LINE_HEIGHT + _GAP
+    sheet = Image.new("RGB", (width, below_title + len(rows) * pitch + _GAP), "white")
     draw = ImageDraw.Draw(sheet)
-    draw.text((_GAP, _GAP), title, fill="black", font=heading)
+    draw.multiline_text((_GAP, _GAP), title, fill="black", font=heading)
     for row, (caption, tiles) in enumerate(rows):
-        top = _TITLE_HEIGHT + row * pitch
-        lines = textwrap.wrap(caption, 34)[: max(1, height // 18)]
-        draw.multiline_text((_GAP, top), "\n".join(lines), fill="black", font=font)
+        top = below_title + row * pitch
+        caption_lines = textwrap.wrap(caption, 34)[: max(1, height // 18)]
+        draw.multiline_text((_GAP, top), "\n".join(caption_lines), fill="black", font=font)
         for column, tile in enumerate(tiles):
             left = _CAPTION_WIDTH + column * (_TILE_WIDTH + _GAP)
             sheet.paste(tile.picture, (left, top))
-            draw.text((left, top + height + 1), tile.label, fill="black", font=font)
+            draw.multiline_text((left, top + height + 1), labels[row][column], fill="black", font=font)
             if tile.framed:
                 corners = (left, top, left + _TILE_WIDTH - 1, top + tile.picture.height - 1)
                 draw.rectangle(corners, outline="deepskyblue", width=_FRAME)

@@ -205,12 +205,11 @@ def _shown(plan: Plan, arm: str) -> dict[Sample, str]:
 
 
 def _candidate_sheet(plan: Plan, arm: str) -> Job:
-    search, choice = plan.experiment.searches[arm], Choice(arm, 1)
-    samples = []
+    search, samples = plan.experiment.searches[arm], []
     for sample, shard in _shown(plan, arm).items():
-        candidates = plan.searches.ranked(choice, shard)[sample.prompt.text, sample.seed]
-        shown = {"video": plan.video_key(sample), "candidates": candidates[:CONTACT_SHEET_CANDIDATES]}
+        shown = {"video": plan.video_key(sample), "candidates": _shown_candidates(plan, sample, shard)}
         samples.append(_labels(sample) | {"for_seed": sample.seed} | shown)
+    made_in = ", then in ".join(one.arm for one in search.rounds)
     return Job(
         "candidate_sheet",
         "diffusion",
@@ -219,11 +218,29 @@ def _candidate_sheet(plan: Plan, arm: str) -> Job:
         plan.paths.candidate_sheet(arm),
         samples=tuple(samples),
         settings={
-            "title": f"Search {arm}: candidates in {search.rounds[0].arm} by {search.verifier}, the winner in"
-            f" {search.recommit}",
+            "title": f"Search {arm}: candidates in {made_in}, by {search.verifier}; the winner in {search.recommit}",
             "recommit": search.recommit,
         },
     )
+
+
+def _shown_candidates(plan: Plan, sample: Sample, shard: str) -> list[dict[str, Any]]:
+    """The best of the first round, best first, and the winner wherever it was.
+
+    What later rounds gave those that went on is in `then`; None is no value.
+    """
+    about, rounds = (sample.prompt.text, sample.seed), plan.experiment.searches[sample.arm].rounds
+    choices = [Choice(sample.arm, number) for number in range(1, len(rounds) + 1)]
+    ranked, *given = (plan.searches.ranked(choice, shard)[about] for choice in choices)
+    values = [{one["seed"]: one["value"] for one in candidates} for candidates in given]
+    went_on = [plan.searches.kept(choice, shard)[about] for choice in choices[:-1]]
+    later = list(zip(went_on, values, strict=True))
+    ranked = [
+        one | {"then": [found.get(one["seed"]) for seeds, found in later if one["seed"] in seeds]} for one in ranked
+    ]
+    shown, others = ranked[:CONTACT_SHEET_CANDIDATES], ranked[CONTACT_SHEET_CANDIDATES:]
+    winner = [one for one in others if one["seed"] == sample.drawn_seed]
+    return [*shown[: len(shown) - len(winner)], *winner]
 
 
 def _contact_sheet(plan: Plan, arm: str) -> Job:
