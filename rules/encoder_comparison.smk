@@ -175,6 +175,7 @@ rule encoder_comparison:
         runtime=30,
     params:
         digest=comparison_digest,
+        arms=PLAN.arms,
     message:
         "Compare the encoders"
     script:

@@ -65,6 +65,8 @@ rule latency:
     resources:
         mem_mb=1000,
         runtime=10,
+    params:
+        arms=PLAN.arms,
     message:
         "Compute the latencies"
     script:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from fleetcraft.analysis.drawing import colours_of
 from fleetcraft.analysis.encoder_comparison import Compared, comparison_figure, make_tables
 from fleetcraft.analysis.tables import read_results
 from fleetcraft.experiment.encoder_comparison import Comparison
@@ -20,7 +21,7 @@ with analysis(snakemake) as plan:
     compared = Compared.of(results, fidelity)
     for name, text in make_tables(compared).items():
         write_text(Path(snakemake.output[name]), text)
-    comparison_figure(compared, Path(snakemake.output.figure))
+    comparison_figure(compared, colours_of(plan.arms), Path(snakemake.output.figure))
     scores = [record for files in manifests.values() for file in files for record in read_records(Path(file))]
     write_records(Path(snakemake.output.records), [*scores, *fidelity])
     write_text(Path(snakemake.output.plan), json.dumps(comparison.document(), indent=1, ensure_ascii=False) + "\n")

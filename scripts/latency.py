@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fleetcraft.analysis.drawing import colours_of
 from fleetcraft.analysis.figures import latency_figure, phases_figure
 from fleetcraft.analysis.latency import latency_tables, measured
 from fleetcraft.ground.files import write_text
@@ -14,5 +15,5 @@ with analysis(snakemake) as plan:
     write_text(Path(snakemake.output.latency), tables["latency"])
     write_text(Path(snakemake.output.ratios), tables["latency_ratios"])
     arms = list(plan.experiment.generated)
-    latency_figure(records, arms, Path(snakemake.output.pairs))
+    latency_figure(records, arms, colours_of(plan.arms), Path(snakemake.output.pairs))
     phases_figure(measured(records), arms, Path(snakemake.output.phases))

@@ -148,5 +148,5 @@ def test_what_was_not_measured_says_so_and_is_never_a_number() -> None:
 def test_the_same_pixels_have_no_finite_ratio_and_the_figure_is_drawn_all_the_same(tmp_path: Path) -> None:
     same = compared(mse=0.0)
     assert {row["psnr_db"] for row in rows(make_tables(same)["fidelity"])} == {"inf"}
-    comparison_figure(same, tmp_path / "a.png")
+    comparison_figure(same, {"full": "C0"}, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 0

@@ -8,15 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from fleetcraft.analysis.figures import save
+from fleetcraft.analysis.drawing import fitted, save
 from fleetcraft.analysis.statistics import Mean, mean_over_prompts
 from fleetcraft.analysis.tables import Results, by_prompt, csv_text, interval, number
 from fleetcraft.ground.records import Record
@@ -100,17 +96,20 @@ def make_tables(compared: Compared) -> dict[str, str]:
     }
 
 
-def comparison_figure(compared: Compared, path: Path) -> None:
-    """The shift of every video's score, and how close videos are to their frames: one panel a dimension and measure."""
-    panels: list[tuple[str, str, dict[str, dict[tuple[str, int], float]]]] = []
+def comparison_figure(compared: Compared, colours: Mapping[str, str], path: Path) -> None:
+    """The shift of every video's score, and how close videos are to their frames: one panel a dimension and measure.
+
+    colours : arm → its colour in all figures of the campaign.
+    """
+    panels: list[tuple[str, str, dict[tuple[str, str], dict[tuple[str, int], float]]]] = []
     for dimension in compared.dimensions:
-        shifts = {arm: compared.shifts(arm, dimension) for arm in compared.arms}
+        shifts = {(arm, ""): compared.shifts(arm, dimension) for arm in compared.arms}
         panels.append(
-            (f"shift of {dimension}", "compared − declared", {arm: part for arm, part in shifts.items() if part})
+            (f"shift of {dimension}", "compared − declared", {about: part for about, part in shifts.items() if part})
         )
     for measure in MEASURES:
         groups = {
-            f"{arm}\n{side}": _finite(compared.measured(arm, side, "frames").get(measure, {}))
+            (arm, side): _finite(compared.measured(arm, side, "frames").get(measure, {}))
             for arm in compared.arms
             for side in ("declared", "compared")
         }
@@ -118,11 +117,12 @@ def comparison_figure(compared: Compared, path: Path) -> None:
     width = max(2.6, 1.0 + 0.8 * 2 * len(compared.arms))
     figure, row = plt.subplots(1, len(panels), figsize=(width * len(panels), 4.0), layout="constrained", squeeze=False)
     for axes, (title, label, groups) in zip(row[0], panels, strict=True):
-        for position, group in enumerate(groups.values()):
-            _dots(axes, position, group)
-        axes.set_xticks(range(len(groups)), list(groups), fontsize=8)
+        for position, ((arm, _), group) in enumerate(groups.items()):
+            _dots(axes, position, group, colours[arm])
+        names = [f"{fitted(arm, 0.7, 8)}\n{side}".rstrip() for arm, side in groups]
+        axes.set_xticks(range(len(groups)), names, fontsize=8)
         axes.set_xlim(-0.5, len(groups) - 0.3)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(fitted(title, width - 0.8), fontsize=10)
         axes.set_ylabel(label, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         if label.startswith("compared"):
@@ -135,14 +135,14 @@ def _finite(values: Mapping[tuple[str, int], float | None]) -> dict[tuple[str, i
     return {about: value for about, value in values.items() if value is not None and math.isfinite(value)}
 
 
-def _dots(axes: Axes, position: int, values: Mapping[tuple[str, int], float]) -> None:
+def _dots(axes: Axes, position: int, values: Mapping[tuple[str, int], float], colour: str) -> None:
     """Values as dots, and beside them their mean with its interval; a word where there are none."""
     if not values:
         axes.text(
             position, 0.5, "identical or\nnot measured", transform=axes.get_xaxis_transform(), fontsize=7, ha="center"
         )
         return
-    axes.scatter(np.full(len(values), position), list(values.values()), s=18, alpha=0.6, zorder=2)
+    axes.scatter(np.full(len(values), position), list(values.values()), s=18, alpha=0.6, color=colour, zorder=2)
     mean = mean_over_prompts(by_prompt(dict(values)))
     axes.hlines(mean.value, position + 0.1, position + 0.3, color="black", linewidth=2, zorder=3)
     if mean.low is not None and mean.high is not None:
