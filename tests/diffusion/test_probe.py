@@ -180,6 +180,15 @@ def test_every_cut_of_a_video_is_named_truncated_or_no_video(make: Make) -> None
                 refuse(probe(path))
 
 
+def test_a_cut_is_found_whenever_ffmpeg_tells_of_it(make: Make) -> None:
+    path = make("a.mkv", "-c:v", "ffv1", source=NOISE)
+    path.write_bytes(path.read_bytes()[:-3000])
+    # The thread that reads the file may tell of its end in the middle of another thread's line.
+    assert {problems(path, Planned()) for _ in range(20)} == {
+        "it is damaged or truncated: ffmpeg says 'File ended prematurely'"
+    }
+
+
 def test_bytes_that_were_changed_are_named_damaged(make: Make) -> None:
     path = make("a.mp4", *H264, "-crf", "1", source=NOISE)
     data = bytearray(path.read_bytes())

@@ -97,12 +97,30 @@ def probe(file: Path, error: type[FleetcraftError] = BadInput) -> Facts:
     if not file.is_file() or file.stat().st_size == 0:
         state = "is empty (0 bytes)" if file.is_file() else "isn't there"
         raise error(f"this video {state}", file=file, remedy="Put the whole video there")
-    # As it is stored, not as a player would turn it: programs that score videos differ in whether they turn them.
-    command = ffmpeg_command("-noautorotate", "-i", f"file:{file}", "-map", "0:V:0", "-vf", _FILTERS)
     reports = _Reports()
-    with subprocess.Popen(
-        [*command, "-fps_mode", "passthrough", "-f", "null", "-"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
+    status = _play(file, reports, "-vf", _FILTERS)
+    if reports.interrupted and reports.damage is None:
+        # What came between lost its level, and may be an error. Errors alone don't come between anything.
+        alone = _Reports()
+        status = _play(file, alone, level="error") or status
+        reports.damage = alone.damage
+    if status and reports.damage is None:
+        reports.damage = f"exit status {status}"
+    if not reports.frames:
+        if reports.container and not reports.video_tracks:
+            reason = "it has no video track"
+        else:
+            reason = f"no frame of it can be decoded, ffmpeg says {reports.damage or 'nothing'!r}"
+        raise error(f"this is no video: {reason}", file=file, remedy="Put a whole video there")
+    return reports.facts(file)
+
+
+def _play(file: Path, reports: _Reports, *filters: str, level: str = "info") -> int:
+    """Decode the picture of `file` while `reports` reads what ffmpeg says; its exit status."""
+    # As it is stored, not as a player would turn it: programs that score videos differ in whether they turn them.
+    whole = ("-noautorotate", "-i", f"file:{file}", "-map", "0:V:0", *filters, "-fps_mode", "passthrough")
+    command = ffmpeg_command(*whole, "-f", "null", "-", level=level)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         reports.read(line.decode(errors="replace").rstrip("\n") for line in process.stderr)
     if process.returncode < 0:
@@ -111,15 +129,7 @@ def probe(file: Path, error: type[FleetcraftError] = BadInput) -> Facts:
             file=file,
             remedy="Start again, with more memory: nothing was found wrong with the video",
         )
-    if process.returncode and reports.damage is None:
-        reports.damage = f"exit status {process.returncode}"
-    if not reports.frames:
-        if reports.container and not reports.video_tracks:
-            reason = "it has no video track"
-        else:
-            reason = f"no frame of it can be decoded, ffmpeg says {reports.damage or 'nothing'!r}"
-        raise error(f"this is no video: {reason}", file=file, remedy="Put a whole video there")
-    return reports.facts(file)
+    return process.returncode
 
 
 # The luma alone is looked at, on the full scale. `trim` keeps the first frame, which `blend` repeats.
@@ -136,6 +146,7 @@ _DISPLAY = re.compile(r"\[info\]       Display Matrix: (rotation of \S+ degrees)
 _CLOCK = re.compile(r"config in time_base: (\d+)/(\d+), frame_rate: (\d+)/(\d+)")
 _FRAME = re.compile(r"\] n: *\d+ pts: *(\S+) .* fmt:(\S+) .*sar:(\d+)/(\d+) s:(\d+)x(\d+) i:(\w)")
 _COLOR = re.compile(r"color_range:(\S+) color_space:(\S+) color_primaries:(\S+) color_trc:(\S+)")
+_WHOLE_LINE = re.compile(r"\] \[info\] (?:n:|color_range:|config |  side data - )")
 _ERROR = re.compile(r"\[(?:error|fatal|panic)\] (.+)")
 _METADATA = ("[info]    ", " ")
 
@@ -169,12 +180,15 @@ class _Reports:
         self.timed = self.one_size = True
         self.interlaced = False
         self.damage: str | None = None
+        self.interrupted = False
+        """Another thread of ffmpeg spoke while a filter's line was unfinished: then the rest of it begins a line."""
         self._in_header = True
 
     def read(self, lines: Iterable[str]) -> None:
         for line in lines:
             if line.startswith("[showinfo@facts"):
                 self._read_frame(line)
+                self.interrupted |= _WHOLE_LINE.search(line) is None
             elif line.startswith("[blackframe@black"):
                 self.black += 1
             elif line.startswith("[blackframe@still"):
