@@ -156,7 +156,13 @@ def test_a_purged_scratch_is_redone_from_nothing(campaign: Campaign, tmp_path: P
     tables = tables_of(campaign)
     shutil.rmtree(campaign.directory / "scratch/store")
     assert campaign.fleetcraft("audit", "--repair", "experiment.yaml").status == 0
+    shutil.rmtree(campaign.directory / "scratch")
+    audited = campaign.fleetcraft("audit", "experiment.yaml")
+    assert (audited.status, "0 of the 6 manifests of its plan are there" in audited.output) == (1, True)
+    shown = campaign.fleetcraft("summary", "experiment.yaml").output
+    assert "isn't finished" not in shown, "the numbers and their evidence are in work"
     run = campaign.complete()
     assert run.jobs["models"] == 1
     assert run.jobs["generate"] == 4
     assert tables_of(campaign) == tables
+    assert campaign.fleetcraft("audit", "experiment.yaml").status == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from fleetcraft.spool import Spool
 
 SPOOL_VARIABLE = "FLEETCRAFT_SPOOL"
+DEMO = Path("config/config.yaml")
+"""The experiment of commands that name none, and of Snakemake."""
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command registers itself; argparse gives this class no public name."""
@@ -25,7 +28,7 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "experiment",
         nargs="?",
-        default="config/config.yaml",
+        default=str(DEMO),
         metavar="EXPERIMENT",
         help="experiment file",
     )
@@ -36,6 +39,12 @@ def load_plan(chosen: argparse.Namespace, *, without_weights: bool = False) -> P
     from fleetcraft.experiment.config import plan_of_file
 
     return plan_of_file(chosen.experiment, without_weights=without_weights)
+
+
+def snakemake_command(files: Sequence[Path | str]) -> str:
+    """What starts the campaign of the experiment in `files`, but for a profile: that is the user's to choose."""
+    named = [Path(os.path.relpath(file)) if Path(file).is_relative_to(Path.cwd()) else Path(file) for file in files]
+    return "snakemake" if named == [DEMO] else f"snakemake --configfile {' '.join(map(str, named))}"
 
 
 def add_spool(parser: argparse.ArgumentParser) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-import shutil
-import textwrap
 from typing import TYPE_CHECKING
+
+from fleetcraft.cli.layout import columns, wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fleetcraft.experiment.plan import Plan
-
-_PIPE_COLUMNS = 120
-"""Columns where there is no terminal to ask."""
 
 _INDENT = "  "
 
@@ -63,13 +60,14 @@ def cost_lines(plan: Plan) -> list[str]:
         weights.add_row(model_name, dtype, *map(_short, sizes))
     return [
         *_lines(shapes),
-        *_wrapped(
+        *wrapped(
             "Decode is an estimate of the device's memory at the peak of decoding: weights of the VAE and activations,"
-            " without workspaces of convolutions. Whole video is what the host would hold of one that isn't streamed."
+            " without workspaces of convolutions. Whole video is what the host would hold of one that isn't streamed.",
+            _INDENT,
         ),
         "",
         *_lines(compute),
-        *_wrapped(
+        *wrapped(
             f"{_short(total / 1e15)} PFLOP for the campaign, if everything is computed: caches skip some of it. `of`"
             " says how many samples are in a forward where it is more than one, those of guidance included."
             + (
@@ -77,7 +75,8 @@ def cost_lines(plan: Plan) -> list[str]:
                 " made once."
                 if searched
                 else ""
-            )
+            ),
+            _INDENT,
         ),
         "",
         *_lines(weights),
@@ -101,16 +100,8 @@ def _lines(table: Table) -> list[str]:
     from rich.console import Console
 
     text = io.StringIO()
-    Console(file=text, width=_columns() - len(_INDENT)).print(table)
+    Console(file=text, width=columns() - len(_INDENT)).print(table)
     return [f"{_INDENT}{line.rstrip()}" for line in text.getvalue().splitlines() if line.strip()]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, min(_columns(), _PIPE_COLUMNS), initial_indent=_INDENT, subsequent_indent=_INDENT)
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
 
 
 def _short(number: float) -> str:

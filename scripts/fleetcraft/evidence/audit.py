@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment.encoder_comparison import Comparison
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.ground.errors import Damaged, PurgedScratch
@@ -31,8 +32,27 @@ class Finding:
         return self.problem
 
 
+_ASKED_FOR = ("videos", "scores", "choices")
+"""The kinds of manifests that a campaign asks for by name, so that Snakemake makes a missing one again.
+
+The others it makes where these need them: latents, for example, have done their work when their videos are there.
+"""
+
+
+def present(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Kind → how many of the manifests of the plan are there, and how many there are to be, of those asked for."""
+    manifests = manifests_of(plan)
+    return {
+        kind: (sum(file.is_file() for file in manifests[kind]), len(manifests[kind]))
+        for kind in _ASKED_FOR
+        if kind in manifests
+    }
+
+
 def audit(plan: Plan, *, digests: bool = False) -> list[Finding]:
     """Everything that is gone, damaged or left behind; with `digests`, every file is read.
+
+    What a missing manifest would promise is not looked for: `present` tells of those.
 
     Latents whose video is there have done their work: that they are gone is no finding.
     """
@@ -106,7 +126,7 @@ def _choice(manifest: Path) -> Iterator[Finding]:
 
 def _manifest(store: Store, kind: str, manifest: Path, digests: bool) -> Iterator[Finding]:
     if not manifest.is_file():
-        return  # not made yet, or removed: Snakemake sees that by itself
+        return  # not made yet, or gone: `present` counts those
     try:
         records = read_records(manifest)
     except Damaged as error:
