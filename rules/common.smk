@@ -252,7 +252,7 @@ def show_remarks():
 
 def show_summary():
     """Print the campaign's tables, and where everything is."""
-    print(summary_text(PLAN))
+    print(summary_text(PLAN.experiment, PLAN.digest, workflow.configfiles))
 
 
 # The comparison of encoders has plans of its own.

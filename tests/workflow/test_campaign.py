@@ -225,6 +225,8 @@ def test_the_summary_tells_the_result_and_where_it_is(campaign: Campaign) -> Non
     mean = next(row["mean"] for row in table(campaign, "scores") if row["arm"] == "cached")
     assert f"{float(mean):.4f}" in run.output
     assert "work/small/evidence" in run.output
+    assert "version" not in run.output
+    assert "isn't finished" not in run.output
 
 
 def test_the_plan_says_what_is_there_already(campaign: Campaign) -> None:

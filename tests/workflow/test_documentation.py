@@ -73,14 +73,16 @@ def test_the_demo_ends_with_a_table_and_the_places_of_its_results(outputs: dict[
     lines = [line.split() for line in outputs["make demo"].splitlines() if line.strip()]
     arms = [words for words in lines if words[0] in {"full", "cached"}]
     # Printed twice: by Snakemake at the campaign's end, and by the command after it.
-    assert arms[:4] == arms[4:]
-    scores, latencies = arms[:2], arms[2:4]
-    assert [words[:2] for words in scores] == [["full", "16"], ["cached", "16"]]
-    assert [words[0] for words in latencies] == ["full", "cached"]
+    blocks = [arms[start : start + 2] for start in range(0, len(arms), 2)]
+    assert all([words[0] for words in block] == ["full", "cached"] for block in blocks)
+    counts, *scores, latencies = blocks[: len(blocks) // 2]
+    assert blocks == 2 * [counts, *scores, latencies]
+    assert [words[1] for words in counts] == ["16", "16"]
+    assert len(scores) == 2, "a block a dimension"
     places = {words[0]: checkout / words[1] for words in lines if words[0] in {"report", "evidence"}}
     assert places["report"].stat().st_size > 100_000
     assert (places["evidence"] / "manifest-sha256.txt").is_file()
-    for arm, *_ in scores:
+    for arm, *_ in counts:
         assert len(list((checkout / f"results/scratch/demo/views/{arm}").iterdir())) == 16
 
 

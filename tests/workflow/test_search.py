@@ -51,7 +51,8 @@ def test_a_search_ends_with_quality_against_compute(searched: Campaign) -> None:
     assert all(float(row["mean_of_kept"]) > float(row["mean"]) for row in rounds)
     assert (searched.directory / "work/demo-search/figures/search.png").stat().st_size > 10_000
     summary = searched.fleetcraft("summary", str(searched.experiment))
-    shares = {words[0]: words[2] for words in map(str.split, summary.output.splitlines()) if len(words) > 2}
+    lines = [line.split() for line in summary.output.splitlines()]
+    shares = {words[0]: words[2] for words in lines if len(words) == 3 and words[2].endswith("%")}
     assert [shares[arm] for arm in ("full", "half", "draft", "halving")] == ["100%", "50%", "25%", "275%"]
 
 

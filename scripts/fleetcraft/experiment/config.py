@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from fleetcraft.experiment.load import parse, place_of, validate
+from fleetcraft.experiment.models import Experiment
 from fleetcraft.experiment.plan import Plan
 from fleetcraft.experiment.projection import projection_of
 from fleetcraft.ground.documents import Model
@@ -87,6 +88,11 @@ def plan_of(config: Mapping[str, Any], files: Sequence[Path | str] = ()) -> tupl
 def plan_of_file(file: Path | str, *, without_weights: bool = False) -> Plan:
     """The plan of one experiment file; `without_weights`, to look at and not to run."""
     return _plan(parse(Path(file)), [file], without_weights=without_weights)
+
+
+def experiment_of_file(file: Path | str) -> Experiment:
+    """The experiment in a file, only to read what there is of it: nothing that it names has to be there."""
+    return validate(parse(Path(file)), [file], to_run=False)
 
 
 def hold_to_campaign(plan: Plan) -> None:

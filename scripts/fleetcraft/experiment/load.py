@@ -16,8 +16,10 @@ from fleetcraft.ground.errors import BadInput
 _EXPERIMENT = Kind(Experiment, "an experiment file", "config/README.md", "Check the path; examples are in config/")
 
 
-def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
+def validate(document: Any, files: Sequence[Path | str], *, to_run: bool = True) -> Experiment:
     """The experiment in an already merged configuration; `files` are those that it was read from, the last one winning.
+
+    Unless it is `to_run`, its roots need not be there and writable.
 
     Raises
     ------
@@ -28,7 +30,8 @@ def validate(document: Any, files: Sequence[Path | str]) -> Experiment:
         if not isinstance(document, Mapping):
             raise BadInput("this is no experiment: a mapping of keys was expected", remedy="See config/README.md")
         experiment = Experiment.model_validate(_expanded(document, ()))
-        _check_roots(experiment)
+        if to_run:
+            _check_roots(experiment)
     except ValidationError as error:
         raise explained(error, trees, _EXPERIMENT) from None
     except BadInput as error:
