@@ -575,8 +575,10 @@ def test_scores_of_winners_against_videos_of_another_noise_are_remarked_on(
     assert said in plan_text(plan)
     table = Path(plan.paths.table("scores"))
     table.parent.mkdir(parents=True)
-    table.write_text("arm,dimension,videos,mean,low,high\nbest,psnr,6,9.0,8.0,10.0\n")
-    assert "compare winners with full's videos of another noise:\n  best: psnr, ssim" in summary_text(plan)
+    table.write_text("arm,dimension,videos,mean,low,high\nbest,psnr,6,9.0,8.0,10.0\nbest,ssim,6,0.2,0.1,0.3\n")
+    assert "compare winners with full's videos of another noise:\n  best: psnr, ssim" in (
+        summary_text(plan.experiment, plan.digest, ["experiment.yaml"])
+    )
 
 
 def test_more_candidates_are_better_by_their_verifier_and_cost_more(played: tuple[Plan, Results]) -> None:
