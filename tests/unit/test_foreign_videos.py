@@ -20,7 +20,7 @@ from plans import all_samples
 
 from fleetcraft.analysis.encodings import ENCODERS
 from fleetcraft.cli.plan import plan_text
-from fleetcraft.cli.summary import _encoder_note
+from fleetcraft.cli.summary import summary_text
 from fleetcraft.evidence.archive import manifests_of
 from fleetcraft.experiment import foreign as foreign_module
 from fleetcraft.experiment.alike import not_compared_in
@@ -513,8 +513,9 @@ def test_the_summary_tells_of_an_arm_that_mixes_codecs(foreign: dict[str, Any], 
     file.parent.mkdir(parents=True)
     rows = ["theirs,h264 yuv420p,unknown,8,4,9,no: x", "theirs,hevc yuv420p,unknown,8,2,9,no: x"]
     file.write_text("\n".join([",".join(ENCODERS), "full,libx264 yuv420p,crf 18,8,6,9,baseline", *rows]) + "\n")
-    (note,) = [line for line in _encoder_note(plan) if "not encoded alike" in line]
-    assert note.startswith("  theirs: its videos were not encoded alike: h264 yuv420p (4), hevc yuv420p (2);")
+    Path(plan.paths.table("scores")).write_text("arm,dimension,videos,mean,low,high\nfull,ssim,6,0.5,0.4,0.6\n")
+    said = " ".join(summary_text(plan.experiment, plan.digest, ["experiment.yaml"]).split())
+    assert "theirs: its videos were not encoded alike: h264 yuv420p (4), hevc yuv420p (2);" in said
 
 
 def test_of_a_baseline_that_nobody_vouches_for_nothing_is_compared(foreign: dict[str, Any], plan_of: PlanOf) -> None:

@@ -134,13 +134,9 @@ def _rows(file: Path) -> list[_Row]:
 
 def _title(experiment: Experiment, tables: _Tables, state: Standing) -> list[str]:
     differences = f" and differences Δ to {tables.baseline(experiment)}" if tables["paired"] else ""
-    version = (
-        ""
-        if state.finished
-        else " (see below: "
-        + ("of another version of the experiment)" if state.other else "the campaign isn't finished)")
-    )
-    return wrapped(f"{experiment.name}: means{differences}, with 95 % intervals{version}")
+    told = "of another version of the experiment" if state.other else "the campaign isn't finished"
+    note = "" if state.finished else f" (see below: {told})"
+    return wrapped(f"{experiment.name}: means{differences}, with 95 % intervals{note}")
 
 
 def _arms(experiment: Experiment, tables: _Tables, state: Standing) -> list[str]:
