@@ -15,7 +15,7 @@ from memory_cgroup import ALLOCATE, memory_cgroup, within
 from snakemake_runs import Workflow, wait_until
 
 from fleetcraft.ground.machine import process_start
-from fleetcraft.spool import State
+from fleetcraft.spool import State, Writer, cancel
 from snakemake_executor_plugin_spool.session import Session
 
 
@@ -318,10 +318,22 @@ def test_an_interrupted_controller_ends_what_runs_and_leaves_nothing_waiting(wor
     controller.send_signal(signal.SIGINT)
     assert controller.wait(300) == 1
     assert set(workflow.states().values()) == {"failed"}
-    (told,) = re.findall(r"by class: (.*)", (workflow.directory / "controller.log").read_text())
-    assert re.fullmatch(r"\d cancelled\.", told), told
+    # Nothing is told where it left before it saw them end.
+    told = re.findall(r"by class: (.*)", (workflow.directory / "controller.log").read_text())
+    assert told in ([], ["1 cancelled."], ["2 cancelled."])
     for process in (*workers, *map(int, workflow.lines("started"))):
         assert process_start(process) is None
+
+
+def test_a_job_that_an_operator_cancels_is_told_of_as_cancelled(workflow: Workflow) -> None:
+    workflow.write("Snakefile", waiting())
+    controller = workflow.start()
+    wait_until(lambda: workflow.lines("started") != [])
+    with Writer(workflow.spool(), "operator") as writer:
+        cancel(writer, list(workflow.states()))
+    assert controller.wait(300) == 1
+    log = (workflow.directory / "controller.log").read_text()
+    assert "Jobs that failed, by class: 1 cancelled." in log
 
 
 MANY = """
