@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -318,9 +317,6 @@ def test_an_interrupted_controller_ends_what_runs_and_leaves_nothing_waiting(wor
     controller.send_signal(signal.SIGINT)
     assert controller.wait(300) == 1
     assert set(workflow.states().values()) == {"failed"}
-    # Nothing is told where it left before it saw them end.
-    told = re.findall(r"by class: (.*)", (workflow.directory / "controller.log").read_text())
-    assert told in ([], ["1 cancelled."], ["2 cancelled."])
     for process in (*workers, *map(int, workflow.lines("started"))):
         assert process_start(process) is None
 
