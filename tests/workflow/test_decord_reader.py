@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -273,7 +274,10 @@ def test_a_video_that_is_missing_empty_damaged_or_none_at_all_is_named_with_the_
     assert "can't be read: PyAV says 'Invalid data" in said("text.mp4", b"no video\n" * 99)
     assert "can't be read: PyAV says 'Invalid data" in said("head.mp4", late[:300])
     assert "its header says 9" in said("cut.mp4", whole[: len(whole) * 2 // 3])
-    assert "can't be read: PyAV says 'Invalid data" in said("broken.mp4", broken)
+    # Whether the decoder gives up or hands over a frame with holes is not the same on every machine.
+    assert re.search(
+        r"can't be read: PyAV says 'Invalid data|this video is damaged: a part", said("broken.mp4", broken)
+    )
     assert "it has no video track" in said("sound.mp4", (tmp_path / "sound.mp4").read_bytes())
 
 
