@@ -213,6 +213,20 @@ def test_latencies_and_searches_from_before_a_change_do_not_pass_for_new_ones(
     assert "alone on the node, from before the last change" in said(show(timed))
 
 
+def test_an_arm_whose_passes_do_not_count_keeps_its_place_among_the_latencies(
+    small: dict[str, Any], show: Show, write: Write
+) -> None:
+    timed = small | {"timing": {"prompts": 1, "warmup": 0, "repeats": 3}}
+    plan = plan_of_file(write(timed))
+    write_tables(plan, ["full", "cached"], ["ssim"])
+    write_plan(plan, seconds=-1)
+    rows = [["cached", "total", "12.5", 2, 1], ["cached", "decode", "2.5", 2, 1], ["full", "total", "", 0, 3]]
+    table = csv_text(["arm", "phase", "median_s", "passes", "invalid"], rows)
+    Path(plan.paths.table("latency")).write_text(table)
+    first, second = (line.split()[0] for line in show(timed).partition("not alone\n")[2].splitlines()[:2])
+    assert (first, second) == ("full", "cached")
+
+
 def test_a_summary_needs_nothing_but_work(small: dict[str, Any], show: Show, write: Write, tmp_path: Path) -> None:
     directory = tmp_path / "theirs"
     directory.mkdir()

@@ -219,6 +219,9 @@ def _latencies(experiment: Experiment, tables: _Tables, state: Standing) -> list
     from fleetcraft.evidence.standing import is_outdated
 
     totals = [row for row in tables["latency"] if row["phase"] == "total"]
+    # The table has those without a pass that counts at its end.
+    places = {arm: place for place, arm in enumerate(tables.arms)}
+    totals.sort(key=lambda row: places.get(row["arm"], -1))
     if not totals:
         return []
     ratios = {row["arm"]: row for row in tables["latency_ratios"] if row["phase"] == "total"}
