@@ -1,6 +1,6 @@
 # Needs: the scores of a round's candidates, which the rules of generate, decode, encode and score have made as those of
-# any arm. Makes: the choice among them, which decides what the arms of the next round, or of the winners, are; and from all choices
-# the sheets of candidates, and the tables and the figure of quality against compute.
+# any arm. Makes: the choice among them, which decides what the arms of the next round, or of the winners, are; and from
+# all choices the sheets of candidates, and the tables and the figure of quality against compute.
 
 
 rule choose:

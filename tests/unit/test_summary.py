@@ -201,29 +201,33 @@ def test_tables_without_their_evidence_are_of_an_unfinished_campaign(
     assert "isn't finished" in said(show(edited(small)))
 
 
-def test_latencies_and_searches_from_before_a_change_do_not_pass_for_new_ones(
-    small: dict[str, Any], show: Show, write: Write
-) -> None:
-    timed = small | {"timing": {"prompts": 1, "warmup": 0, "repeats": 3}}
-    plan = plan_of_file(write(timed))
+@pytest.fixture
+def timed(small: dict[str, Any], write: Write) -> tuple[dict[str, Any], Plan]:
+    """An experiment that times its arms, with tables, and its plan."""
+    experiment = small | {"timing": {"prompts": 1, "warmup": 0, "repeats": 3}}
+    plan = plan_of_file(write(experiment))
     write_tables(plan, ["full", "cached"], ["ssim"])
     write_plan(plan, seconds=-1)
-    assert "alone on the node seconds" in said(show(timed))
+    return experiment, plan
+
+
+def test_latencies_and_searches_from_before_a_change_do_not_pass_for_new_ones(
+    timed: tuple[dict[str, Any], Plan], show: Show
+) -> None:
+    experiment, plan = timed
+    assert "alone on the node seconds" in said(show(experiment))
     os.utime(plan.paths.table("latency"), (0, 0))
-    assert "alone on the node, from before the last change" in said(show(timed))
+    assert "alone on the node, from before the last change" in said(show(experiment))
 
 
 def test_an_arm_whose_passes_do_not_count_keeps_its_place_among_the_latencies(
-    small: dict[str, Any], show: Show, write: Write
+    timed: tuple[dict[str, Any], Plan], show: Show
 ) -> None:
-    timed = small | {"timing": {"prompts": 1, "warmup": 0, "repeats": 3}}
-    plan = plan_of_file(write(timed))
-    write_tables(plan, ["full", "cached"], ["ssim"])
-    write_plan(plan, seconds=-1)
+    experiment, plan = timed
     rows = [["cached", "total", "12.5", 2, 1], ["cached", "decode", "2.5", 2, 1], ["full", "total", "", 0, 3]]
     table = csv_text(["arm", "phase", "median_s", "passes", "invalid"], rows)
     Path(plan.paths.table("latency")).write_text(table)
-    first, second = (line.split()[0] for line in show(timed).partition("not alone\n")[2].splitlines()[:2])
+    first, second = (line.split()[0] for line in show(experiment).partition("not alone\n")[2].splitlines()[:2])
     assert (first, second) == ("full", "cached")
 
 

@@ -89,6 +89,17 @@ def _cache() -> tempfile.TemporaryDirectory[str]:
     return kept
 
 
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Inside, this attribute of a module or class of others is `value`."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
 def unscored(dimension: str, video: Path, why: str) -> BadResult:
     """What is said of a video that upstream's code gives no result for."""
     return BadResult(
@@ -185,8 +196,5 @@ def _unpickling() -> Iterator[None]:
         except pickle.UnpicklingError:
             return plain(file, *arguments, **options, weights_only=False)
 
-    torch.load = load
-    try:
+    with replaced(torch, "load", load):
         yield
-    finally:
-        torch.load = plain

@@ -23,7 +23,7 @@ from fleetcraft.scoring.actions import named_for
 from fleetcraft.scoring.dimensions import PROXY
 from fleetcraft.scoring.interface import Pair, Score
 from fleetcraft.scoring.listed import Weights
-from fleetcraft.scoring.upstream import unscored, upstream
+from fleetcraft.scoring.upstream import replaced, unscored, upstream
 from fleetcraft.scoring.vbench_dimensions import VBENCH
 
 _LEFT_OUT, _UNREADABLE = "it left it out as unreadable", "it could not read it"
@@ -162,12 +162,8 @@ class _Evaluation:
             self._ledger.switch("score")
             return plain(*arguments, **options)
 
-        module.load_dimension_info = load_dimension_info  # type: ignore[attr-defined]
-        try:
-            with self._ledger.phase("load"):
-                yield
-        finally:
-            module.load_dimension_info = plain  # type: ignore[attr-defined]
+        with replaced(module, "load_dimension_info", load_dimension_info), self._ledger.phase("load"):
+            yield
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -190,10 +186,7 @@ class _Evaluation:
                     swallowed.append(error)
                 raise
 
-        plain.run_caption_tensor = run_caption_tensor
-        try:
+        with replaced(plain, "run_caption_tensor", run_caption_tensor):
             yield
-        finally:
-            plain.run_caption_tensor = detect
         if swallowed:
             raise swallowed[0]

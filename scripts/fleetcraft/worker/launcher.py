@@ -37,12 +37,11 @@ Order = dict[str, Any]
 class Starter(Protocol):
     """How a kind of task is started: makes a child in a process group of its own, and says its number.
 
-    `log` is an open descriptor for the child's output. `private` are the launcher's own descriptors, which a child that
-    isn't executed anew has to close: as long as one is open, the agent can't see that the launcher is gone.
-    OSError and ValueError mean that the task can't be started as described.
+    `log` is an open descriptor for the child's output. OSError and ValueError mean that the task can't be started as
+    described.
     """
 
-    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int) -> int | None:
         """Start it. None: not yet, ask again soon."""
 
     @property
@@ -58,7 +57,7 @@ class CommandStarter:
 
     helpers: Collection[int] = ()
 
-    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int) -> int:
         """Start it."""
         process = subprocess.Popen(
             order["command"],
@@ -106,7 +105,6 @@ class Launcher:
         self._buffer = b""
         self._open = True
         self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._private = (connection.fileno(), self._wakeup, wakeup)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
@@ -177,7 +175,7 @@ class Launcher:
             self._send({"refused": key, "problem": f"its log can't be written: {error}"})
             return
         try:
-            pid = self._starter(order, environment, log, self._private)
+            pid = self._starter(order, environment, log)
         except (OSError, ValueError) as error:
             os.write(log, f"fleetcraft: this task can't be started: {error}\n".encode())
             self._send({"refused": key, "problem": f"it can't be started: {error}"})

@@ -170,13 +170,13 @@ class WarmStarter:
         """The templates."""
         return {t.process.pid for t in (*self._templates.values(), *self._successors.values())}
 
-    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int, private: tuple[int, ...]) -> int | None:
+    def __call__(self, order: Order, environment: dict[bytes, bytes], log: int) -> int | None:
         """Start a task warm if it can be, or soon, else cold."""
         if not self._is_suited(order["command"]) or self._breaks >= 3:
-            return self._cold(order, environment, log, private)
+            return self._cold(order, environment, log)
         # What would make a cold start fail makes a warm one fail alike, and before anything was forked.
         if not os.access(order["directory"], os.X_OK):
-            return self._cold(order, environment, log, private)
+            return self._cold(order, environment, log)
         # Undecodable bytes survive this as surrogates.
         variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
         key = _import_key(variables)
@@ -201,7 +201,7 @@ class WarmStarter:
             self._breaks += 1
             print(f"fleetcraft worker: a template broke, going on without it ({error!r})", file=sys.stderr, flush=True)
         del self._asked_s[order["start"]]
-        return self._cold(order, environment, log, private)
+        return self._cold(order, environment, log)
 
     def close(self) -> None:
         """End the templates."""
